@@ -102,6 +102,7 @@ var mayImport = map[string][]string{
 	"otm/internal/hook":                {},
 	"otm/internal/notify":              {"otm/core", "otm/internal/durable", "otm/internal/explain", "otm/internal/hook", "otm/internal/safe", "otm/pipeline"},
 	"otm/internal/incident":            {"otm/core", "otm/internal/explain"},
+	"otm/internal/notify/notifytest":   {}, // in tests only
 	"otm/internal/tokens":              {"otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/config"
 	"otm/internal/leak"
+	"otm/internal/notify/notifytest"
 	"otm/pipeline/inbox"
 )
 
@@ -79,6 +81,7 @@ func setup(env *testscript.Env) error {
 //	exitcode N               the last exec ended with this code
 //	reason FILE REGEXP       the failed drop says why
 //	firstline VAR FILE       sets a variable to the first line of a file
+//	telegram FILE            starts a double of Telegram's Bot API, which appends each message to FILE
 //	commands FROM DIR        puts the shell commands of a Markdown text into scripts, one a section; all stand in blocks of sh
 //	waitshow ID REGEXP       waits until what otm show says of a task, as JSON, matches
 //	waitboard REGEXP         waits until a line of board list matches
@@ -109,6 +112,7 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 	"exitcode":  exitCode,
 	"reason":    reason,
 	"firstline": firstLine,
+	"telegram":  telegram,
 }
 
 // patience is how long a script waits for something to happen. It is long, as
@@ -539,4 +543,20 @@ func TestShellBlocks(t *testing.T) {
 			t.Errorf("%q gives %q", text, scripts)
 		}
 	}
+}
+
+// telegram starts a double of the Bot API. Its address is in $TELEGRAM, and the bot's token
+// where OTM looks for it.
+func telegram(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	server := httptest.NewServer(&notifytest.Telegram{Token: "123:secret", Chat: "-100", Took: func(text string) {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			fmt.Fprintln(f, text)
+			f.Close()
+		}
+	}})
+	ts.Defer(server.Close)
+	ts.Setenv("TELEGRAM", server.URL)
+	ts.Setenv("TELEGRAM_BOT_TOKEN", "123:secret")
 }

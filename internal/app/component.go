@@ -61,7 +61,7 @@ type component struct {
 
 	agents  func(pipeline.Agents) // takes up who is known; called before each run
 	watch   *incident.Watcher     // opens and closes incidents; nil: another component does
-	notify  *notify.Notifier      // tells people; nil: nobody is told
+	notify  []*notify.Notifier    // tell people
 	prune   func()                // removes what was kept long enough; may be nil
 	beat    *heartbeat.Writer
 	cleaned time.Time // when leftovers were last removed; zero: never

@@ -161,8 +161,8 @@ func (c *component) start(g *daemon.Group) {
 	if c.watch != nil {
 		g.Go(c.watch.Run)
 	}
-	if c.notify != nil {
-		g.Go(c.notify.Run)
+	for _, n := range c.notify {
+		g.Go(n.Run)
 	}
 	g.Go(c.Resident)
 }
@@ -263,7 +263,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 		d.Advise = a.Ask
 	}
 	if stays {
-		c.watch, c.notify = newWatcher(h, e, c.log), newNotifier(h, e, c.log)
+		c.watch, c.notify = newWatcher(h, e, c.log), newNotifiers(h, e, c.log)
 		d.Starts = []dispatch.Start{{What: core.StartedDispatcher, Version: h.Version}}
 		d.Patience, d.Link = wakePatience, func() *dispatch.Link {
 			link, err := dispatch.ReadLink(h.Dir)

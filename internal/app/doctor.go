@@ -164,12 +164,12 @@ func octal(mode os.FileMode) string { return fmt.Sprintf("%04o", mode) }
 // owner's token.
 func (d *doctor) secrets() {
 	c, owner := d.home.Config, tokens.Open(d.home.Dir).OwnerPath()
-	for _, path := range []string{c.Slack.TokenFile, c.Gateway.TokenFile, owner} {
+	for _, path := range append(c.SecretFiles(), owner) {
 		info, err := os.Stat(path)
 		if path == owner && errors.Is(err, fs.ErrNotExist) {
 			d.say("secrets", explain.OwnerMissing, "path", path)
 		}
-		if path == "" || err != nil {
+		if err != nil {
 			continue
 		}
 		if mode := info.Mode().Perm(); mode&0o077 != 0 {

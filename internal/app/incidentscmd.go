@@ -25,7 +25,7 @@ import (
 // newWatcher makes what opens and closes incidents. Where people are told, it looks often.
 func newWatcher(h *Home, store core.Store, log *slog.Logger) *incident.Watcher {
 	w := &incident.Watcher{Store: store, By: core.Component(heartbeat.Dispatcher), Now: h.Now, Log: log}
-	if len(h.Config.Notify) > 0 {
+	if len(outlets(h)) > 0 {
 		w.Every = 5 * time.Second
 	}
 	w.Find = func(ctx context.Context) ([]explain.Finding, error) {

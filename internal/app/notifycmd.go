@@ -2,93 +2,188 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"otm/core"
 	"otm/internal/cli"
+	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/hook"
 	"otm/internal/notify"
 )
 
-// notifyPath is the file that says what people were told.
-func notifyPath(h *Home) string { return filepath.Join(h.Dir, "notified.json") }
-
-// untold says that people cannot be told, and since when; nil: nothing is known of it.
-func untold(h *Home) *explain.Finding {
-	if len(h.Config.Notify) == 0 {
-		return nil
-	}
-	s, err := notify.Read(notifyPath(h))
-	if err != nil || s == nil || s.Failing == nil {
-		return nil
-	}
-	f := explain.New(explain.NotifyFails, "since", s.Failing.Since, "error", s.Failing.Error)
-	return &f
+// outlet is what tells people, with its name.
+type outlet struct {
+	name string
+	notify.Outlet
 }
 
-// outlet is the command of [notify]; nil: there is none.
-func outlet(h *Home) notify.Outlet {
-	if len(h.Config.Notify) == 0 {
-		return nil
+// outlets are those of [notify].
+func outlets(h *Home) (all []outlet) {
+	n := &h.Config.Notify
+	if len(n.Command) > 0 {
+		env := append(hook.Environment(pathDir(h), h.Config.SecretEnv()), "OTM_DIR="+h.Dir)
+		all = append(all, outlet{"command", &notify.Command{Line: n.Command, Dir: h.Dir, Env: env}})
 	}
-	env := append(hook.Environment(pathDir(h), h.Config.SecretEnv()), "OTM_DIR="+h.Dir)
-	return &notify.Command{Line: h.Config.Notify, Dir: h.Dir, Env: env}
+	if t := n.Telegram; t.Chat != "" {
+		token := secretOf(h, n.TelegramToken, "notify.telegram", "token", t.TokenFile, t.TokenEnv)
+		all = append(all, outlet{"telegram", &notify.Telegram{URL: t.URL, Chat: t.Chat, Token: token}})
+	}
+	if w := n.Webhook; w.URL != "" {
+		secret := secretOf(h, n.WebhookSecret, "notify.webhook", "secret", w.SecretFile, w.SecretEnv)
+		all = append(all, outlet{"webhook", &notify.Webhook{URL: w.URL, Secret: secret, Now: h.Now}})
+	}
+	return all
 }
 
-// newNotifier makes what tells people, as [notify] says; nil: nobody is told.
-func newNotifier(h *Home, store core.Reader, log *slog.Logger) *notify.Notifier {
-	o := outlet(h)
-	if o == nil {
-		return nil
+// secretOf reads a secret each time that it is needed. It must not be empty.
+func secretOf(h *Home, read func(func(string) string) (string, error), table, what, file, env string) func() (string, error) {
+	return func() (string, error) {
+		secret, err := read(h.Getenv)
+		if err == nil && secret == "" {
+			err = errors.New("none is set")
+		}
+		if err == nil {
+			return secret, nil
+		}
+		next := fmt.Sprintf("put it into the environment variable %s, or name a file as %s_file in [%s] of otm.toml", env, what, table)
+		if file != "" {
+			next = "put it into " + file
+		}
+		return "", &notify.Refused{Err: fmt.Errorf("the %s of [%s] is missing: %w", what, table, err), Next: next}
 	}
-	n := &notify.Notifier{Store: store, Outlet: o, What: notify.Usual, Path: notifyPath(h), Now: h.Now, Log: log}
-	if of := h.Config.NotifyOf; len(of) > 0 {
-		n.What = nil
+}
+
+// toldPath is the file that says what an outlet was told.
+func toldPath(h *Home, outlet string) string { return filepath.Join(h.Dir, "notified-"+outlet+".json") }
+
+// offPath is the file whose existence says that nobody is told anything.
+func offPath(h *Home) string { return filepath.Join(h.Dir, "notify-off") }
+
+// untold says which outlets take nothing, and since when.
+func untold(h *Home) (found []explain.Finding) {
+	all := outlets(h)
+	if info, err := os.Stat(offPath(h)); err == nil && len(all) > 0 {
+		return append(found, explain.New(explain.NotifyOff, "since", info.ModTime()))
+	}
+	for _, o := range all {
+		s, err := notify.Read(toldPath(h, o.name))
+		if err != nil || s == nil || s.Failing == nil {
+			continue
+		}
+		f := s.Failing
+		code := explain.NotifyFails
+		if f.Next != "" {
+			code = explain.NotifyRefused
+		}
+		found = append(found, explain.New(code, "outlet", o.name, "since", f.Since, "error", f.Error, "next", f.Next))
+	}
+	return found
+}
+
+// newNotifiers makes what tells people, as [notify] says, one for each outlet.
+func newNotifiers(h *Home, store core.Reader, log *slog.Logger) (all []*notify.Notifier) {
+	what := notify.Usual
+	if of := h.Config.Notify.What; len(of) > 0 {
+		what = nil
 		for _, kind := range of {
-			n.What = append(n.What, notify.Kind(kind))
+			what = append(what, notify.Kind(kind))
 		}
 	}
-	return n
+	off := func() bool {
+		_, err := os.Stat(offPath(h))
+		return err == nil
+	}
+	for _, o := range outlets(h) {
+		all = append(all, &notify.Notifier{
+			Name: o.name, Store: store, Outlet: o, What: what, Types: h.Config.Types, Path: toldPath(h, o.name), Now: h.Now, Log: log,
+			Off: off, Quiet: h.Config.Notify.Silent,
+		})
+	}
+	return all
 }
 
 // notifyCommand is otm notify.
 func notifyCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "notify",
-		Short: "Try what tells people of blocked and failed tasks, and of problems",
+		Short: "Try what tells people of blocked and failed tasks, and of problems; or turn it off",
 		Long: `OTM can tell people what needs them: tasks that are blocked, failed, or to be
-reviewed, and what otm incidents lists. In otm.toml name a command:
+reviewed, and what otm incidents lists. In otm.toml name where, one or more:
+
+  [notify.telegram]
+  chat = "123456789"          # and the bot's token in TELEGRAM_BOT_TOKEN
+
+  [notify.webhook]
+  url = "https://example.org/otm"   # and a secret in OTM_WEBHOOK_SECRET
 
   [notify]
   command = ["~/bin/tell"]
 
-It gets each message as one JSON object on stdin. "text" is ready to be sent; "items"
-has the parts. It has taken a message if it exits with 0; else the message is tried
-again, with what has come since. The dispatcher, if it stays, starts it.`,
+A command and a webhook get each message as one JSON object: "text" is ready to be
+sent, "items" has the parts. What was not taken is tried again, with what has come
+since. The dispatcher, if it stays, tells.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(&cobra.Command{
+	off := &cobra.Command{Use: "off", Short: "Tell nobody anything, until otm notify on", Example: "  otm notify off", Args: cobra.NoArgs}
+	forPeople(off, s, func(ctx context.Context, h *Home, as *acting, _ []string) error {
+		if _, err := as.actor(); err != nil {
+			return err
+		}
+		if err := durable.Replace(offPath(h), nil); err != nil {
+			return err
+		}
+		h.Note("nobody is told anything; what happens is told after: otm notify on")
+		return nil
+	})
+	on := &cobra.Command{Use: "on", Short: "Tell people again, and what happened meanwhile", Example: "  otm notify on", Args: cobra.NoArgs}
+	forPeople(on, s, func(ctx context.Context, h *Home, as *acting, _ []string) error {
+		if _, err := as.actor(); err != nil {
+			return err
+		}
+		if err := durable.Remove(offPath(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		h.Note("people are told again")
+		return durable.SyncDir(h.Dir)
+	})
+	c.AddCommand(off, on, &cobra.Command{
 		Use:     "test",
-		Short:   "Send one message now, and say what came of it",
+		Short:   "Send one message to each outlet now, and say what came of it",
 		Example: "  otm notify test",
 		Args:    cobra.NoArgs,
-		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
-			o := outlet(h)
-			if o == nil {
-				return cli.Errorf(cli.BadConfig, "no [notify] command is configured").Hint("otm notify --help")
-			}
-			text := "a test: OTM can tell you what needs you"
-			m := notify.Message{Text: text, Items: []notify.Item{{Kind: notify.Problem, At: h.Now().UTC(), Text: text}}}
-			if err := o.Tell(ctx, m); err != nil {
-				return cli.Errorf(cli.Failed, "the message was not taken: %w", err)
-			}
-			h.Note("the message was taken")
-			return nil
-		}),
+		RunE:    withHome(s, testOutlets),
 	})
 	return c
+}
+
+func testOutlets(ctx context.Context, h *Home, _ []string) error {
+	all := outlets(h)
+	if len(all) == 0 {
+		return cli.Errorf(cli.BadConfig, "[notify] names nobody to tell").Hint("otm notify --help")
+	}
+	failed := false
+	for _, o := range all {
+		err := o.Tell(ctx, notify.Test(h.Now()))
+		if err == nil {
+			h.Note("%s: the message was taken", o.name)
+			continue
+		}
+		failed = true
+		h.Warn("%s: the message was not taken: %v", o.name, err)
+		if r := (*notify.Refused)(nil); errors.As(err, &r) && r.Next != "" {
+			h.Note("→ %s", r.Next)
+		}
+	}
+	if failed {
+		return cli.Exit(cli.Failed)
+	}
+	return nil
 }

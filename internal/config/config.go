@@ -38,15 +38,9 @@ type Config struct {
 	// Reviewers are the names of the AI agents that may review.
 	Reviewers []string
 	Advise    []string // the command that is asked before a retry; empty: none
-	// Notify is the command that tells people what happens, and NotifyOf of what; empty:
-	// none, and the usual.
-	Notify   []string
-	NotifyOf []string
-	Times    pipeline.Times
+	Notify    Notify
+	Times     pipeline.Times
 }
-
-// NotifyKinds are what people can be told of.
-var NotifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem"}
 
 // Slack names the Slack List that is the board.
 type Slack struct {
@@ -122,7 +116,7 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	if f == nil {
 		return nil, &Error{Path: path, Problems: problems}
 	}
-	c := &Config{Dir: dir, home: getenv("HOME"), Slack: f.Slack.Slack, Board: f.Board, Store: f.Store, Gateway: f.Gateway.Gateway, Times: pipeline.DefaultTimes}
+	c := &Config{Dir: dir, home: getenv("HOME"), Slack: f.Slack.Slack, Board: f.Board, Store: f.Store, Gateway: f.Gateway.Gateway, Notify: f.Notify, Times: pipeline.DefaultTimes}
 	problem := func(key string, err error) {
 		if err != nil {
 			problems = append(problems, key+": "+err.Error())
@@ -150,17 +144,7 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 			problem("retry.advise", errors.New("the first element, the program to start, is empty"))
 		}
 	}
-	if n := f.Notify; len(n.Command) > 0 {
-		c.Notify, c.NotifyOf = append([]string{expand(n.Command[0], getenv)}, n.Command[1:]...), n.What
-		if n.Command[0] == "" {
-			problem("notify.command", errors.New("the first element, the program to start, is empty"))
-		}
-	}
-	for _, what := range f.Notify.What {
-		if !slices.Contains(NotifyKinds, what) {
-			problem("notify.what", fmt.Errorf("%q: there is %s", what, strings.Join(NotifyKinds, ", ")))
-		}
-	}
+	c.Notify.fill(c.home, func(path string) string { return c.abs(path, getenv) }, problem)
 	c.Board.Listen = cmp.Or(c.Board.Listen, DefaultListen)
 	problem("board.listen", checkListen(c.Board.Listen))
 	problems = append(problems, c.fillTimes(f)...)
@@ -236,7 +220,16 @@ func (c *Config) GatewayToken(getenv func(string) string) (string, error) {
 
 // SecretEnv lists the environment variables that hold secrets, or lead to one.
 func (c *Config) SecretEnv() []string {
-	return []string{DefaultSlackEnv, DefaultGatewayEnv, c.Slack.TokenEnv, c.Gateway.TokenEnv, "OTM_TOKEN_FILE"}
+	return []string{
+		DefaultSlackEnv, DefaultGatewayEnv, DefaultTelegramEnv, DefaultWebhookEnv, "OTM_TOKEN_FILE",
+		c.Slack.TokenEnv, c.Gateway.TokenEnv, c.Notify.Telegram.TokenEnv, c.Notify.Webhook.SecretEnv,
+	}
+}
+
+// SecretFiles lists the files that hold secrets.
+func (c *Config) SecretFiles() []string {
+	files := []string{c.Slack.TokenFile, c.Gateway.TokenFile, c.Notify.Telegram.TokenFile, c.Notify.Webhook.SecretFile}
+	return slices.DeleteFunc(files, func(path string) bool { return path == "" })
 }
 
 func secret(file, env string, getenv func(string) string) (string, error) {

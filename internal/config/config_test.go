@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -60,6 +61,8 @@ func TestDefaults(t *testing.T) {
 		Gateway: Gateway{URL: "ws://127.0.0.1:18789", TokenEnv: "OPENCLAW_GATEWAY_TOKEN"},
 		Times:   pipeline.DefaultTimes,
 	}
+	want.Notify.Telegram.URL, want.Notify.Telegram.TokenEnv = "https://api.telegram.org", "TELEGRAM_BOT_TOKEN"
+	want.Notify.Webhook.SecretEnv = "OTM_WEBHOOK_SECRET"
 	if got, err := Load(dir, env()); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Load without a file\n got %+v, %v\nwant %+v", got, err, want)
 	}
@@ -152,6 +155,22 @@ agents = ["Quiet"]
 [retry]
 advise = ["~/bin/advise", "--now"]
 
+[notify]
+command = ["~/bin/tell", "x"]
+what = ["done"]
+quiet = "22:00-07:30"
+
+[notify.telegram]
+chat = "-100"
+api_url = "https://telegram.example"
+token_file = "secrets/telegram"
+token_env = "MY_BOT"
+
+[notify.webhook]
+url = "https://hook.example/?a=b"
+secret_file = "secrets/webhook"
+secret_env = "MY_SECRET"
+
 [times]
 settle_after = "1s"
 adopt_after = "2s"
@@ -202,8 +221,37 @@ archive_after = "8s"
 		Times: pipeline.Times{RewakeMax: 0, ParseableAge: 2 * time.Second, SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
 			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second, ArchiveAfter: 8 * time.Second},
 	}
+	n := &want.Notify
+	n.Command, n.What, n.Quiet, n.from, n.to = []string{"/home/me/bin/tell", "x"}, []string{"done"}, "22:00-07:30", 22*time.Hour, 7*time.Hour+30*time.Minute
+	n.Telegram.Chat, n.Telegram.URL, n.Telegram.TokenFile, n.Telegram.TokenEnv = "-100", "https://telegram.example", filepath.Join(c.Dir, "secrets/telegram"), "MY_BOT"
+	n.Webhook.URL, n.Webhook.SecretFile, n.Webhook.SecretEnv = "https://hook.example/?a=b", filepath.Join(c.Dir, "secrets/webhook"), "MY_SECRET"
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("Load\n got %+v\nwant %+v", c, want)
+	}
+}
+
+// Quiet hours follow the clock of this machine, also over midnight.
+func TestQuietHours(t *testing.T) {
+	t.Parallel()
+	for quiet, want := range map[string]map[string]bool{
+		"22:00-07:30": {"21:59": false, "22:00": true, "00:00": true, "07:29": true, "07:30": false, "12:00": false},
+		"12:00-13:00": {"11:59": false, "12:00": true, "12:59": true, "13:00": false},
+		"":            {"00:00": false, "12:00": false},
+	} {
+		c, err := load(t, fmt.Sprintf("[notify]\nquiet = %q\n", quiet), env())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for clock, silent := range want {
+			at, err := time.ParseInLocation("15:04", clock, time.Local)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = at.AddDate(2026, 5, 0)
+			if got := c.Notify.Silent(at.UTC()); got != silent {
+				t.Errorf("%s at %s: %v", quiet, clock, got)
+			}
+		}
 	}
 }
 
@@ -288,6 +336,11 @@ func TestProblems(t *testing.T) {
 		{"names that compose to one", "[agents.\"Jos\u00e9\"]\nworkspace = \"/w\"\n[agents.\"Jose\u0301\"]\nworkspace = \"/w\"\n", "is the same as"},
 		{"labels that fold to one", agent("label = \"One\"\n[agents.other]\nworkspace = \"/w\"\nlabel = \"one\"\n"), "agents.other: is the same as agents.devdas"},
 		{"label that is another's name", agent("label = \"Other\"\n[agents.other]\nworkspace = \"/w\"\n"), "agents.other: is the same as agents.devdas"},
+		{"no quiet hours", "[notify]\nquiet = \"22-7\"\n", `notify.quiet: "22-7" is not a span such as 22:00-07:00`},
+		{"quiet for no time", "[notify]\nquiet = \"22:00-22:00\"\n", "notify.quiet: "},
+		{"unknown news", "[notify]\nwhat = [\"all\"]\n", `notify.what: "all": there is blocked, review,`},
+		{"a token in the file", "[notify.telegram]\ntoken = \"123:x\"\n", "line 2: unknown key notify.telegram.token"},
+		{"plain webhook", "[notify.webhook]\nurl = \"http://hook.example/\"\n", "notify.webhook.url: \"http://hook.example/\" is not encrypted"},
 		{"type is no name", "[types.\"a/b\"]\n", `types.a/b: "a/b" is not a name for a type`},
 		{"types that fold to one", "[types.bug_fix]\n[types.\"Bug Fix\"]\n", "types.bug_fix: is the same as types.Bug Fix"},
 		{"unknown key of a type", "[types.bug]\nmax_retrys = 1\n", "line 2: unknown key types.bug.max_retrys"},
@@ -439,7 +492,7 @@ func TestSecrets(t *testing.T) {
 	if got, err := c.GatewayToken(getenv); got != "" || err == nil || !strings.Contains(err.Error(), "NUL") {
 		t.Errorf("GatewayToken from a file of NUL bytes = %q, %v", got, err)
 	}
-	if got, want := c.SecretEnv(), []string{"SLACK_BOT_TOKEN", "OPENCLAW_GATEWAY_TOKEN", "OTHER", "OPENCLAW_GATEWAY_TOKEN", "OTM_TOKEN_FILE"}; !reflect.DeepEqual(got, want) {
+	if got, want := c.SecretEnv(), []string{"SLACK_BOT_TOKEN", "OPENCLAW_GATEWAY_TOKEN", "TELEGRAM_BOT_TOKEN", "OTM_WEBHOOK_SECRET", "OTM_TOKEN_FILE", "OTHER", "OPENCLAW_GATEWAY_TOKEN", "TELEGRAM_BOT_TOKEN", "OTM_WEBHOOK_SECRET"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("SecretEnv = %q, want %q", got, want)
 	}
 	c, err = load(t, "[slack]\ntoken_file = \"~/slack\"\n", env("HOME", "/home/me"))

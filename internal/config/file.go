@@ -31,10 +31,7 @@ type file struct {
 	Retry struct {
 		Advise []string `toml:"advise"`
 	} `toml:"retry"`
-	Notify struct {
-		Command []string `toml:"command"`
-		What    []string `toml:"what"`
-	} `toml:"notify"`
+	Notify Notify `toml:"notify"`
 	Limits struct {
 		MaxRunning int `toml:"max_running"`
 	} `toml:"limits"`

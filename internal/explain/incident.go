@@ -25,6 +25,7 @@ var (
 	dead      = Condition{"", "component dead"}
 	failing   = Condition{"", "component failing"}
 	unwritten = Condition{"", "effect failing"}
+	untold    = Condition{"", "people not told"}
 )
 
 // conditions are those that have more than one finding, or a code of the specification.
@@ -37,6 +38,7 @@ var conditions = map[Code]Condition{
 	ComponentUnknown: dead, ComponentNever: dead, ComponentAhead: dead, ComponentLate: dead, ComponentEnded: dead,
 	ComponentFailing: failing, ComponentStuck: failing,
 	EffectFails: unwritten, EffectWaits: unwritten, EffectsFail: unwritten, EffectsWait: unwritten, EffectUndelivered: unwritten,
+	NotifyFails: untold, NotifyRefused: untold,
 }
 
 // Condition returns what the finding says is wrong. One that is of no group is a condition
@@ -54,5 +56,5 @@ func (f *Finding) Condition() Condition {
 // About is the agent, the component or the sink that the finding concerns, or the file; "":
 // none.
 func (f *Finding) About() string {
-	return cmp.Or(f.Args["agent"], f.Args["component"], f.Args["sink"], f.Args["file"], f.Args["path"])
+	return cmp.Or(f.Args["agent"], f.Args["component"], f.Args["sink"], f.Args["file"], f.Args["path"], f.Args["outlet"])
 }

@@ -81,17 +81,20 @@ func cleanPath(path string) string {
 
 // fit refuses a configuration that works in this shell only.
 func fit(s cli.Streams, c *config.Config) error {
-	tokens := []struct {
-		table, file, env string
-		needed           bool
+	n := &c.Notify
+	secrets := []struct {
+		what, table, file, env string
+		needed                 bool
 	}{
-		{"slack", c.Slack.TokenFile, c.Slack.TokenEnv, c.Slack.ListID != ""},
-		{"gateway", c.Gateway.TokenFile, c.Gateway.TokenEnv, c.UsesGateway() && s.Getenv(c.Gateway.TokenEnv) != ""},
+		{"token", "slack", c.Slack.TokenFile, c.Slack.TokenEnv, c.Slack.ListID != "" || n.Slack.Channel != ""},
+		{"token", "gateway", c.Gateway.TokenFile, c.Gateway.TokenEnv, c.UsesGateway() && s.Getenv(c.Gateway.TokenEnv) != ""},
+		{"token", "notify.telegram", n.Telegram.TokenFile, n.Telegram.TokenEnv, n.Telegram.Chat != ""},
+		{"secret", "notify.webhook", n.Webhook.SecretFile, n.Webhook.SecretEnv, n.Webhook.URL != ""},
 	}
-	for _, t := range tokens {
+	for _, t := range secrets {
 		if t.needed && t.file == "" {
-			return cli.Errorf(cli.BadConfig, "token of [%s]: no file holds it, and a service does not have the environment variable %s", t.table, t.env).
-				Hint("token_file = \"secrets/%s\"   # in [%s] of otm.toml, and the token in that file", t.table, t.table)
+			return cli.Errorf(cli.BadConfig, "%s of [%s]: no file holds it, and a service does not have the environment variable %s", t.what, t.table, t.env).
+				Hint("%s_file = \"secrets/%s\"   # in [%s] of otm.toml, and the %s in that file", t.what, t.table, t.table, t.what)
 		}
 	}
 	for _, name := range []string{"SLACK_API_URL", "OPENCLAW_GATEWAY_URL"} {

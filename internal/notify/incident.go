@@ -23,11 +23,11 @@ func (n *Notifier) incident(items []Item, e *core.Event) []Item {
 	case core.IncidentClosed:
 		f, told, over = data.Found, true, true
 	}
-	if f.Severity == 0 || f.Code == string(explain.NotifyFails) || !slices.Contains(n.What, Problem) {
+	if f.Severity == 0 || f.Code == string(explain.NotifyOff) || f.Args["outlet"] == n.Name || !slices.Contains(n.What, Problem) {
 		return items
 	}
 	item := Item{
-		Kind: Problem, At: e.At, Task: f.Task, Agent: f.Args["agent"], Code: explain.Code(f.Code), Err: f.Err,
+		At: e.At, Task: f.Task, Agent: f.Args["agent"], Code: explain.Code(f.Code), Err: f.Err,
 		Over: over, Incident: e.IncidentOf(), Update: e.Seq, told: told,
 	}
 	if i := slices.IndexFunc(items, func(o Item) bool { return o.Incident == item.Incident }); i >= 0 {
@@ -39,8 +39,9 @@ func (n *Notifier) incident(items []Item, e *core.Event) []Item {
 		item.told = was.told
 	}
 	says := explain.Tell(explain.Finding{Code: item.Code, Task: f.Task, Args: f.Args}, n.Now())
-	if item.Text, item.Next = safe.Escape(says.Text), safe.Escape(says.Hint); over {
-		item.Text, item.Next = "over: "+item.Text, ""
+	if over {
+		return append(items, problem(item, "over: "+safe.Escape(says.Text)))
 	}
-	return append(items, item)
+	item.Next = safe.Escape(says.Hint)
+	return append(items, problem(item, safe.Escape(says.Text)))
 }

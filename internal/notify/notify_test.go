@@ -26,6 +26,8 @@ type world struct {
 	store *coretest.Store
 	n     *Notifier
 	now   time.Time
+	off   bool
+	quiet bool
 	err   error // of the outlet
 	told  []Message
 	drops int
@@ -39,12 +41,13 @@ func newWorld(t *testing.T) *world {
 
 // start is a new process.
 func (w *world) start() {
-	path := filepath.Join(w.TempDir(), "notified.json")
+	path, outlet := filepath.Join(w.TempDir(), "notified.json"), Outlet(w)
 	if w.n != nil {
-		path = w.n.Path
+		path, outlet = w.n.Path, w.n.Outlet
 	}
 	w.n = &Notifier{
-		Store: w.store, Outlet: w, What: Usual, Path: path, Log: slog.New(slog.DiscardHandler),
+		Name: "test", Store: w.store, Outlet: outlet, What: Usual, Path: path, Log: slog.New(slog.DiscardHandler),
+		Off: func() bool { return w.off }, Quiet: func(time.Time) bool { return w.quiet },
 		Now: func() time.Time { return w.now },
 	}
 }
@@ -95,42 +98,85 @@ func (w *world) reported(id pipeline.TaskID, r core.Report) {
 	}}})
 	w.do(core.Command{By: core.Component("x"), Task: id, Do: core.Written{Row: fmt.Sprint("R", int(id)), Steps: []core.WrittenStep{{Step: 1, Row: fmt.Sprint("S", int(id))}}}})
 	w.do(core.Command{By: core.Component("x"), Task: id, Do: core.HandOut{Agent: "devdas", Workspace: "/w"}})
+	w.report(id, r)
+}
+
+// again hands a task out once more, and has its agent report.
+func (w *world) again(id pipeline.TaskID, r core.Report) {
+	w.Helper()
+	w.do(core.Command{By: core.Component("x"), Task: id, Do: core.HandOut{Agent: "devdas", Workspace: "/w"}})
+	w.report(id, r)
+}
+
+func (w *world) report(id pipeline.TaskID, r core.Report) {
+	w.Helper()
 	w.drops++
 	r.Drop, r.Dropped = fmt.Sprint("d", w.drops), w.now
 	w.do(core.Command{ID: r.Drop, By: core.ByAgent("devdas"), Task: id, Do: r})
 }
 
 // What happens is told once, in order, also after a restart; what happened before the first
-// start is not. While the outlet takes nothing, messages become one.
+// start is not. News wait for others. While the outlet takes nothing, messages become one.
 func TestNews(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.reported(1, core.Report{Status: pipeline.Blocked, Reason: "long ago"})
 	w.want("at first", w.once(0), "")
 	w.reported(2, core.Report{Status: pipeline.Blocked, Reason: "Blue or\ngreen?"})
-	w.want("blocked", w.once(time.Second), `T-00002 Build\x1b[2J it: devdas is blocked: Blue or green? → otm say --unblock T-00002 'TEXT'`)
-	w.want("once", w.once(time.Second), "")
+	w.want("too early", w.once(3*time.Second), "")
+	w.reported(3, core.Report{Status: pipeline.AgentDone, Result: "#12"})
+	w.want("a batch", w.once(2*time.Second), `T-00002 *Build\x1b[2J it*: devdas is blocked: Blue or green? → otm say --unblock T-00002 'TEXT'`+"\n"+
+		`T-00003 *Build\x1b[2J it* completed by devdas, to be reviewed. #12 → otm accept T-00003, or otm rework T-00003 --reason 'what is to be done'`)
+	w.want("once", w.once(5*time.Second), "")
 	w.start()
-	w.want("once, after a restart", w.once(time.Second), "")
+	w.want("once, after a restart", w.once(5*time.Second), "")
 
 	w.err = errors.New("off")
-	w.reported(3, core.Report{Status: pipeline.AgentDone, Result: "#12"})
-	w.once(time.Second)
+	w.reported(4, core.Report{Status: pipeline.AgentDone})
+	w.once(5 * time.Second)
 	w.once(time.Second) // too early
 	s, err := Read(w.n.Path)
 	if err != nil || s.Failing == nil || s.Failing.Tries != 1 || s.Failing.Error != "off" {
 		t.Fatalf("noted %+v, %v", s, err)
 	}
 	w.once(10 * time.Second)
-	w.reported(4, core.Report{Status: pipeline.Failed, Reason: "no GPU", Terminal: true})
+	w.reported(5, core.Report{Status: pipeline.Failed, Reason: "no GPU", Terminal: true})
 	w.err = nil
 	w.want("too early", w.once(10*time.Second), "")
 	w.start()
-	w.want("both", w.once(10*time.Second), `T-00003 Build\x1b[2J it: to be reviewed: #12 → otm accept T-00003, or otm rework T-00003 --reason 'what is to be done'`+"\n"+
-		`T-00004 Build\x1b[2J it: failed: no GPU → otm requeue T-00004, or otm assign T-00004 --to AGENT`)
+	w.want("both", w.once(10*time.Second), `T-00004 *Build\x1b[2J it* completed by devdas, to be reviewed. → otm accept T-00004, or otm rework T-00004 --reason 'what is to be done'`+"\n"+
+		`T-00005 *Build\x1b[2J it* failed. Reason: no GPU. Retry: no → otm requeue T-00005, or otm assign T-00005 --to AGENT`)
 	if s, err := Read(w.n.Path); err != nil || s.Failing != nil {
 		t.Errorf("noted %+v, %v", s, err)
 	}
+}
+
+// Retries, the end of all tries, and a silent agent are told in words of their own.
+func TestWordsOfRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.n.What = Kinds
+	w.once(0)
+	w.reported(1, core.Report{Status: pipeline.Failed, Reason: "no GPU"})
+	w.want("a retry", w.once(5*time.Second), `T-00001 Retry 1/3: *Build\x1b[2J it* back in queue. Reason: no GPU → otm why T-00001`)
+	for range 3 {
+		w.now = w.now.Add(time.Hour)
+		w.again(1, core.Report{Status: pipeline.Failed, Reason: "no GPU"})
+	}
+	if got := w.once(5 * time.Second); !strings.HasSuffix(got, `T-00001 *Build\x1b[2J it* failed after 4 attempts. Needs human attention. Reason: no GPU → otm requeue T-00001, or otm assign T-00001 --to AGENT`) {
+		t.Errorf("a dead letter: told %q", got)
+	}
+	w.reported(2, core.Report{Status: pipeline.InProgress})
+	at, err := w.store.Task(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.do(core.Command{By: core.Component("otm"), Task: 2, Do: core.ReclaimRun{Run: 1, Heard: at.HeardOf("devdas").At}})
+	w.want("silence", w.once(5*time.Second), `T-00002 *Build\x1b[2J it* stuck — devdas offline. Returning to queue. → otm why T-00002`)
+	w.reported(3, core.Report{Status: pipeline.AgentDone, Result: "#12"})
+	done := pipeline.Done
+	w.do(core.Command{By: core.ByPerson("rob"), Task: 3, Do: core.Edits{Status: &done}})
+	w.want("done", w.once(5*time.Second), `T-00003 *Build\x1b[2J it* completed by devdas. #12`)
 }
 
 // What a person does is no news to people, and a question that was answered is none either.
@@ -141,9 +187,9 @@ func TestNoNews(t *testing.T) {
 	w.reported(1, core.Report{Status: pipeline.Blocked, Reason: "?"})
 	again, held := pipeline.InProgress, pipeline.Blocked
 	w.do(core.Command{By: core.ByPerson("rob"), Task: 1, Do: core.Edits{Status: &again}})
-	w.want("answered", w.once(time.Second), "")
+	w.want("answered", w.once(5*time.Second), "")
 	w.do(core.Command{By: core.ByPerson("rob"), Task: 1, Do: core.Edits{Status: &held}})
-	w.want("by a person", w.once(time.Second), "")
+	w.want("by a person", w.once(5*time.Second), "")
 }
 
 // found opens, updates and closes incidents of one finding.
@@ -177,29 +223,29 @@ func TestIncidents(t *testing.T) {
 	w.once(0)
 	w.found("x", 1)
 	w.start()
-	w.want("opened", w.once(time.Second), text+"x"+next)
+	w.want("opened", w.once(5*time.Second), text+"x"+next)
 	w.found("x", 1)
-	w.want("once", w.once(time.Second), "")
+	w.want("once", w.once(5*time.Second), "")
 	w.found("x", 2)
-	w.want("worse", w.once(time.Second), text+"x"+next)
+	w.want("worse", w.once(5*time.Second), text+"x"+next)
 	w.gone()
 	w.found("x", 2)
-	w.want("it went and came", w.once(time.Second), "")
+	w.want("it went and came", w.once(5*time.Second), "")
 	w.gone()
 	w.found("x", 2)
 	w.gone()
-	w.want("over", w.once(time.Second), "over: "+text+"x")
+	w.want("over", w.once(5*time.Second), "over: "+text+"x")
 	w.found("y", 1)
 	w.found("y", 2)
 	w.gone()
-	w.want("it came and went", w.once(time.Second), "")
+	w.want("it came and went", w.once(5*time.Second), "")
 	w.found("z", 0)
-	w.want("worth noting", w.once(time.Second), "")
+	w.want("worth noting", w.once(5*time.Second), "")
 	w.found("z", 1)
-	w.want("no longer worth noting only", w.once(time.Second), text+"z"+next)
+	w.want("no longer worth noting only", w.once(5*time.Second), text+"z"+next)
 	w.found("z", 2)
 	w.gone()
-	w.want("worse, then over", w.once(time.Second), "over: "+text+"z")
+	w.want("worse, then over", w.once(5*time.Second), "over: "+text+"z")
 }
 
 // 200 incidents at once are one message.
@@ -210,8 +256,35 @@ func TestManyIncidents(t *testing.T) {
 	for i := range 200 {
 		w.found(fmt.Sprint(i), 1)
 	}
-	if w.once(time.Second); len(w.told) != 1 || len(w.told[0].Items) != maxItems || w.told[0].More != 200-maxItems {
+	if w.once(0); len(w.told) != 1 || len(w.told[0].Items) != maxItems || w.told[0].More != 200-maxItems {
 		t.Errorf("told %d messages: %v", len(w.told), w.told)
+	}
+	w.found("more", 1)
+	w.want("too soon after the last message", w.once(4*time.Second), "")
+	w.want("soon enough", w.once(time.Second), "agents that only openclaw.json names are not known: more → correct that file, or gateway.config of otm.toml")
+}
+
+// In the quiet hours only problems are told. News of tasks come afterwards, or with them.
+// While people are told nothing, all of it waits.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	w.quiet = true
+	w.reported(1, core.Report{Status: pipeline.AgentDone})
+	w.want("quiet", w.once(time.Hour), "")
+	w.found("x", 1)
+	if got := w.once(5 * time.Second); !strings.HasPrefix(got, "T-00001") || !strings.Contains(got, "openclaw.json") {
+		t.Errorf("a problem in the quiet hours: told %q", got)
+	}
+	w.quiet, w.off = false, true
+	w.reported(2, core.Report{Status: pipeline.AgentDone})
+	w.want("off", w.once(time.Hour), "")
+	w.start()
+	w.want("off, after a restart", w.once(time.Hour), "")
+	w.off = false
+	if got := w.once(time.Second); !strings.HasPrefix(got, "T-00002") {
+		t.Errorf("on again: told %q", got)
 	}
 }
 
@@ -232,20 +305,65 @@ func TestMonthOfSilence(t *testing.T) {
 	}
 }
 
-// A damaged file of what was told is begun anew, and a clock that was set back delays
-// nothing for long.
+// An outlet says when it is to be tried again. Where a person has to help, it is tried once
+// an hour, and after a start.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	tried := 0
+	w.n.Outlet = outletFunc(func() error { tried++; return w.err })
+	w.reported(1, core.Report{Status: pipeline.AgentDone})
+	want := func(what string, after time.Duration, n int) {
+		t.Helper()
+		if w.once(after); tried != n {
+			t.Errorf("%s: tried %d times, want %d", what, tried, n)
+		}
+	}
+	w.err = &Refused{Err: errors.New("later"), After: 90 * time.Second}
+	want("at first", 5*time.Second, 1)
+	want("it asks for a pause", 89*time.Second, 1)
+	w.err = &Refused{Err: errors.New("no"), Next: "call somebody"}
+	want("it is over", time.Second, 2)
+	want("a person is needed", 59*time.Minute, 2)
+	if s, err := Read(w.n.Path); err != nil || s.Failing.Next != "call somebody" {
+		t.Errorf("noted %+v, %v", s, err)
+	}
+	want("an hour later", time.Minute, 3)
+	w.start()
+	want("after a start", time.Second, 4)
+	w.err = &Refused{Err: errors.New("later"), After: 1000 * time.Hour}
+	w.start()
+	want("it asks for too much", time.Second, 5)
+	want("it asks for too much, after a day", 24*time.Hour, 6)
+}
+
+type outletFunc func() error
+
+func (f outletFunc) Tell(context.Context, Message) error { return f() }
+
+// If it is not known what people were told, they are told so, and the last day again. A
+// clock that was set back delays nothing for long.
 func TestOddStates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.reported(1, core.Report{Status: pipeline.AgentDone})
+	w.now = w.now.Add(25 * time.Hour)
+	w.reported(2, core.Report{Status: pipeline.AgentDone})
 	if err := os.WriteFile(w.n.Path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.want("damaged", w.once(0), "")
-	w.reported(1, core.Report{Status: pipeline.AgentDone})
-	w.want("afterwards", w.once(time.Second), `T-00001 Build\x1b[2J it: to be reviewed → otm accept T-00001, or otm rework T-00001 --reason 'what is to be done'`)
 	w.err = errors.New("off")
-	w.reported(2, core.Report{Status: pipeline.AgentDone})
 	w.once(time.Second)
+	w.err = nil
+	w.start()
+	if got := w.once(time.Minute); !strings.HasPrefix(got, "T-00002 ") || !strings.Contains(got, "\nwhat you were told is not known any more (") {
+		t.Errorf("damaged: told %q", got)
+	}
+	w.want("once", w.once(time.Minute), "")
+	w.err = errors.New("off")
+	w.reported(3, core.Report{Status: pipeline.AgentDone})
+	w.once(5 * time.Second)
 	w.err = nil
 	if got := w.once(-24 * time.Hour); got == "" {
 		t.Error("with the clock set back nothing is told")
@@ -261,12 +379,12 @@ func TestStoreLost(t *testing.T) {
 	for id := range pipeline.TaskID(3) {
 		w.reported(id+1, core.Report{Status: pipeline.AgentDone})
 	}
-	w.once(time.Second)
+	w.once(5 * time.Second)
 	*w.store = coretest.Store{}
 	w.reported(1, core.Report{Status: pipeline.AgentDone})
-	w.once(time.Second)
+	w.once(5 * time.Second)
 	w.reported(2, core.Report{Status: pipeline.AgentDone, Result: "#2"})
-	if got := w.once(time.Second); !strings.HasPrefix(got, "T-00002 ") {
+	if got := w.once(5 * time.Second); !strings.HasPrefix(got, "T-00002 ") {
 		t.Errorf("told %q", got)
 	}
 }

@@ -53,9 +53,7 @@ func (v *View) Problems() []explain.Finding {
 	if f := v.GatewayProblem(); f != nil {
 		add(*f)
 	}
-	if v.Untold != nil {
-		add(*v.Untold)
-	}
+	add(v.Untold...)
 	if f := v.Backlog(); f != nil {
 		add(*f)
 	}

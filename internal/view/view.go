@@ -44,8 +44,7 @@ type Sources struct {
 	// CountOnly leaves the contents of inbox and failed files unread: tasks then
 	// say nothing about them.
 	CountOnly bool
-	// Untold is that people cannot be told; nil: nothing is known of it.
-	Untold *explain.Finding
+	Untold    []explain.Finding // that people are not told
 }
 
 // Store is the store as a view reads it.

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Notify says who tells people what happens.
+type Notify struct {
+	Command  []string `toml:"command"` // empty: none
+	What     []string `toml:"what"`    // empty: the usual
+	Quiet    string   `toml:"quiet"`   // such as 22:00-07:00; "": none
+	Telegram struct {
+		Chat      string `toml:"chat"` // "": none is told
+		URL       string `toml:"api_url"`
+		TokenFile string `toml:"token_file"` // absolute; "": none is set
+		TokenEnv  string `toml:"token_env"`
+	} `toml:"telegram"`
+	Slack struct {
+		Channel string `toml:"channel"` // "": none is told
+	} `toml:"slack"`
+	Webhook struct {
+		URL        string `toml:"url"`         // "": none is told
+		SecretFile string `toml:"secret_file"` // absolute; "": none is set
+		SecretEnv  string `toml:"secret_env"`
+	} `toml:"webhook"`
+
+	from, to time.Duration // the quiet hours, since midnight
+}
+
+// NotifyKinds are what people can be told of.
+var NotifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem"}
+
+// Defaults of what tells people.
+const (
+	DefaultTelegramURL = "https://api.telegram.org"
+	DefaultTelegramEnv = "TELEGRAM_BOT_TOKEN"
+	DefaultWebhookEnv  = "OTM_WEBHOOK_SECRET"
+)
+
+// fill fills in defaults, and tells problem what is wrong. abs makes a path absolute.
+func (n *Notify) fill(home string, abs func(string) string, problem func(key string, err error)) {
+	if len(n.Command) > 0 {
+		n.Command[0] = expandIn(n.Command[0], home)
+		if n.Command[0] == "" {
+			problem("notify.command", errors.New("the first element, the program to start, is empty"))
+		}
+	}
+	for _, what := range n.What {
+		if !slices.Contains(NotifyKinds, what) {
+			problem("notify.what", fmt.Errorf("%q: there is %s", what, strings.Join(NotifyKinds, ", ")))
+		}
+	}
+	if n.Quiet != "" {
+		from, to, _ := strings.Cut(n.Quiet, "-")
+		begin, err := time.Parse("15:04", strings.TrimSpace(from))
+		end, err2 := time.Parse("15:04", strings.TrimSpace(to))
+		if err != nil || err2 != nil || begin.Equal(end) {
+			problem("notify.quiet", fmt.Errorf("%q is not a span such as 22:00-07:00", n.Quiet))
+		}
+		midnight := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
+		n.from, n.to = begin.Sub(midnight), end.Sub(midnight)
+	}
+	n.Telegram.URL = cmp.Or(n.Telegram.URL, DefaultTelegramURL)
+	problem("notify.telegram.api_url", CheckURL(n.Telegram.URL, "http", "https"))
+	n.Telegram.TokenEnv = cmp.Or(n.Telegram.TokenEnv, DefaultTelegramEnv)
+	n.Telegram.TokenFile = abs(n.Telegram.TokenFile)
+	if n.Webhook.URL != "" {
+		problem("notify.webhook.url", CheckURL(n.Webhook.URL, "http", "https"))
+	}
+	n.Webhook.SecretEnv = cmp.Or(n.Webhook.SecretEnv, DefaultWebhookEnv)
+	n.Webhook.SecretFile = abs(n.Webhook.SecretFile)
+}
+
+// Silent reports whether a time lies in the quiet hours of this machine's clock.
+func (n *Notify) Silent(t time.Time) bool {
+	t = t.Local()
+	at := time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
+	switch {
+	case n.Quiet == "":
+		return false
+	case n.from < n.to:
+		return n.from <= at && at < n.to
+	}
+	return n.from <= at || at < n.to // over midnight
+}
+
+// TelegramToken returns the token of the Telegram bot; "" if none is set.
+func (n *Notify) TelegramToken(getenv func(string) string) (string, error) {
+	return secret(n.Telegram.TokenFile, n.Telegram.TokenEnv, getenv)
+}
+
+// WebhookSecret returns the secret that signs messages to the webhook; "" if none is set.
+func (n *Notify) WebhookSecret(getenv func(string) string) (string, error) {
+	return secret(n.Webhook.SecretFile, n.Webhook.SecretEnv, getenv)
+}

@@ -1,0 +1,210 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"otm/core"
+	"otm/internal/explain"
+	"otm/internal/safe"
+	"otm/pipeline"
+)
+
+// Kind is what an item is about.
+type Kind string
+
+// The kinds.
+const (
+	Blocked Kind = "blocked" // an agent asks
+	Review  Kind = "review"  // a task is agent_done
+	Done    Kind = "done"    // a task is done
+	Retry   Kind = "retry"   // a run failed, and another follows
+	Failed  Kind = "failed"  // a dead letter
+	Problem Kind = "problem" // an incident was opened, became worse, or is over
+)
+
+// Kinds are all kinds; Usual are those of which people are told by default.
+var (
+	Kinds = []Kind{Blocked, Review, Done, Retry, Failed, Problem}
+	Usual = []Kind{Blocked, Review, Failed, Problem}
+)
+
+// Item is one piece of news.
+type Item struct {
+	Kind   Kind            `json:"kind"`
+	At     time.Time       `json:"at"`
+	Task   pipeline.TaskID `json:"taskId,omitzero"`
+	Title  string          `json:"title,omitempty"`
+	Agent  string          `json:"agent,omitempty"`
+	Code   explain.Code    `json:"code,omitempty"` // of a problem: of its finding
+	Err    string          `json:"err,omitempty"`  // of a problem: its code in the specification, such as ERR-01
+	Over   bool            `json:"over,omitempty"` // the problem is no more
+	Text   string          `json:"text"`           // one line, without control characters
+	Next   string          `json:"next,omitempty"` // what to run or to do
+	Update int64           `json:"seq,omitempty"`  // the number of the event
+	// Incident is the number of that of a problem.
+	Incident int64 `json:"incident,omitempty"`
+
+	told  bool // of a problem: people were told of it before
+	words      // of Text
+}
+
+// words are the text of an item, in parts that outlets escape.
+type words struct{ before, title, after string }
+
+// line is the text with the title in asterisks.
+func (w words) line(escape func(string) string) string {
+	if w.title == "" {
+		return escape(w.before + w.after)
+	}
+	return escape(w.before) + "*" + escape(w.title) + "*" + escape(w.after)
+}
+
+// Message is what an outlet gets.
+type Message struct {
+	Text  string `json:"text"` // the items, a line each, with the next steps
+	Items []Item `json:"items"`
+	More  int    `json:"more,omitempty"` // items that were left out, as there were too many
+}
+
+// message makes a message of items.
+func message(items []Item) Message {
+	m := Message{More: max(0, len(items)-maxItems)}
+	m.Items = items[m.More:]
+	m.Text = m.render(plain, 0)
+	return m
+}
+
+// plain escapes nothing.
+func plain(s string) string { return s }
+
+// Test is a message that says nothing.
+func Test(now time.Time) Message {
+	return message([]Item{problem(Item{At: now.UTC()}, "a test: OTM can tell you what needs you")})
+}
+
+// Bounds of the parts of a line where an outlet bounds a message, in code points. A line
+// with everything escaped takes less than a message.
+const (
+	maxTitle = 200
+	maxAfter = 900
+	maxNext  = 300
+)
+
+// render puts the message into lines for an outlet that takes so many UTF-16 units; 0: any
+// number. The oldest items are left out first.
+func (m *Message) render(escape func(string) string, limit int) string {
+	more, room := m.More, limit-100
+	var lines []string
+	for i := len(m.Items) - 1; i >= 0; i-- {
+		w, next := m.Items[i].words, m.Items[i].Next
+		if limit > 0 {
+			w = words{w.before, cut(w.title, maxTitle), cut(w.after, maxAfter)}
+			next = cut(next, maxNext)
+		}
+		line := w.line(escape)
+		if next != "" {
+			line += escape(" → " + next)
+		}
+		if room -= len(utf16.Encode([]rune(line))) + 1; limit > 0 && room < 0 {
+			more += i + 1
+			break
+		}
+		lines = append([]string{line}, lines...)
+	}
+	if more > 0 {
+		lines = append([]string{escape(fmt.Sprintf("%d earlier ones are left out: otm why --all", more))}, lines...)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// cut bounds a text, in code points.
+func cut(s string, most int) string {
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return s
+}
+
+// problem is an item about what is wrong.
+func problem(item Item, text string) Item {
+	item.Kind, item.Text, item.words = Problem, text, words{after: text}
+	return item
+}
+
+// item is what an event says to people; nil: nothing.
+func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
+	item := &Item{At: e.At, Task: e.Task, Update: e.Seq}
+	retry, isRetry := e.Data.(core.RetryScheduled)
+	m, moved := e.Data.(core.TaskMoved)
+	switch {
+	case isRetry:
+		item.Kind, item.Next = Retry, "otm why "+e.Task.String()
+	case !moved, e.By.Kind == core.Person && m.To != pipeline.Done, e.By.Kind == core.Board && m.To != pipeline.Done:
+		return nil, nil // who did it knows
+	case m.To == pipeline.Blocked:
+		item.Kind, item.Next = Blocked, fmt.Sprintf("otm say --unblock %v 'TEXT'", e.Task)
+	case m.To == pipeline.AgentDone:
+		item.Kind, item.Next = Review, fmt.Sprintf("otm accept %v, or otm rework %v --reason 'what is to be done'", e.Task, e.Task)
+	case m.To == pipeline.Done:
+		item.Kind = Done
+	case m.To == pipeline.Failed:
+		item.Kind, item.Next = Failed, fmt.Sprintf("otm requeue %v, or otm assign %v --to AGENT", e.Task, e.Task)
+	default:
+		return nil, nil
+	}
+	t, err := n.Store.Task(ctx, e.Task)
+	if err != nil {
+		return nil, err
+	}
+	if moved && item.Kind != Done && t.Status != m.To {
+		return nil, nil // it went on since
+	}
+	item.Title, item.Agent = t.Title, t.Agent
+	w := words{e.Task.String() + " ", core.Excerpt(t.Title), ""}
+	switch item.Kind {
+	case Blocked:
+		w.after = fmt.Sprintf(": %s is blocked: %s", t.Agent, core.Excerpt(t.Reason))
+	case Review:
+		w.after = fmt.Sprintf(" completed by %s, to be reviewed. %s", t.Agent, core.Excerpt(t.Result))
+	case Done:
+		w.after = fmt.Sprintf(" completed by %s. %s", t.Agent, core.Excerpt(t.Result))
+	case Failed:
+		w.after = failed(t)
+	case Retry:
+		w = n.retried(w, t, retry)
+	}
+	item.words = words{w.before, safe.Escape(w.title), safe.Escape(strings.TrimRight(w.after, ": "))}
+	item.Text = item.line(plain)
+	return item, nil
+}
+
+// failed says that a task is a dead letter.
+func failed(t *core.Task) string {
+	tries, reason := t.Runs.Tries(t.CountFrom), core.Excerpt(t.Reason)
+	if r := t.Runs.Last(); r != nil && r.Ending == core.EndFailed {
+		reason = core.Excerpt(r.Failure.String())
+	}
+	if tries > 1 {
+		return fmt.Sprintf(" failed after %d attempts. Needs human attention. Reason: %s", tries, reason)
+	}
+	return fmt.Sprintf(" failed. Reason: %s. Retry: no", reason)
+}
+
+// retried says that another run of a task follows.
+func (n *Notifier) retried(w words, t *core.Task, retry core.RetryScheduled) words {
+	for _, r := range t.Runs {
+		switch {
+		case r.Number != retry.Run-1:
+		case r.Ending == core.EndFailed:
+			w.before += fmt.Sprintf("Retry %d/%d: ", retry.Try, n.Types.Rules(t.Type).MaxRetries)
+			w.after = " back in queue. Reason: " + core.Excerpt(r.Failure.String())
+		default: // it was taken from an agent that is silent
+			w.after = fmt.Sprintf(" stuck — %s offline. Returning to queue.", r.Agent)
+		}
+	}
+	return w
+}
