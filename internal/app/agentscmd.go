@@ -49,16 +49,16 @@ gateway. The lines below tell what is wrong, as otm status and otm why do.`,
 	})
 }
 
-// agentLine is an agent, with the reason why the task on which it works is where it is.
-type agentLine struct {
+// AgentLine is an agent, with the reason why the task on which it works is where it is.
+type AgentLine struct {
 	view.Registered
 	Why string `json:"why,omitempty"`
 }
 
-func agentLines(v *view.View) ([]agentLine, error) {
-	agents := []agentLine{}
+func agentLines(v *view.View) ([]AgentLine, error) {
+	agents := []AgentLine{}
 	for _, r := range view.RegistryOf(v) {
-		line := agentLine{Registered: r}
+		line := AgentLine{Registered: r}
 		if r.TaskID != 0 {
 			reason, err := why.Of(v, r.TaskID)
 			if err != nil {
@@ -77,7 +77,7 @@ func agentLines(v *view.View) ([]agentLine, error) {
 	return agents, v.Err()
 }
 
-func printRegistry(h *Home, v *view.View, agents []agentLine) error {
+func printRegistry(h *Home, v *view.View, agents []AgentLine) error {
 	if len(agents) == 0 {
 		h.Note("no agents; name them in %s", safe.Quote(h.Dir+"/otm.toml"))
 		return nil

@@ -42,8 +42,8 @@ them alone.`,
 	})
 }
 
-// deadLetter is a task or a drop that failed, and why.
-type deadLetter struct {
+// DeadLetter is a task or a drop that failed, and why.
+type DeadLetter struct {
 	why.Entry
 	File     string    `json:"file,omitempty"` // of a drop, in failed/
 	Agent    string    `json:"agent"`
@@ -52,8 +52,8 @@ type deadLetter struct {
 }
 
 // deadLetters lists the tasks and the drops that failed, the newest first.
-func deadLetters(v *view.View) ([]deadLetter, error) {
-	dead := []deadLetter{}
+func deadLetters(v *view.View) ([]DeadLetter, error) {
+	dead := []DeadLetter{}
 	for _, t := range v.Tasks() {
 		if t.Status() != pipeline.Failed || t.State == nil {
 			continue
@@ -62,22 +62,22 @@ func deadLetters(v *view.View) ([]deadLetter, error) {
 		if err != nil {
 			return nil, err
 		}
-		dead = append(dead, deadLetter{
+		dead = append(dead, DeadLetter{
 			Entry: why.Entry{TaskID: t.ID, Title: t.Title(), Reason: reason}, Agent: t.AgentName(), FailedAt: t.State.StatusAt.UTC(), Runs: len(t.State.Runs),
 		})
 	}
 	for _, f := range v.Failures(len(v.Inbox.Failed)) {
-		letter := deadLetter{Entry: why.Entry{Reason: why.OfFile(v, &f)}, File: f.Name, FailedAt: f.Result.At.UTC()}
+		letter := DeadLetter{Entry: why.Entry{Reason: why.OfFile(v, &f)}, File: f.Name, FailedAt: f.Result.At.UTC()}
 		if f.Object != nil {
 			letter.TaskID = f.TaskID()
 		}
 		dead = append(dead, letter)
 	}
-	slices.SortStableFunc(dead, func(a, b deadLetter) int { return b.FailedAt.Compare(a.FailedAt) })
+	slices.SortStableFunc(dead, func(a, b DeadLetter) int { return b.FailedAt.Compare(a.FailedAt) })
 	return dead, v.Err()
 }
 
-func printDead(out io.Writer, dead []deadLetter) {
+func printDead(out io.Writer, dead []DeadLetter) {
 	for i := range dead {
 		d := &dead[i]
 		name := "-" // the drop names no task

@@ -105,43 +105,52 @@ func showCommand(s cli.Streams) *cobra.Command {
 	})
 }
 
+// Shown is what otm show --json and the API tell of a task.
+type Shown struct {
+	Task    *view.Card  `json:"task"`  // as the board has it; null: the board has it not
+	State   *core.Task  `json:"state"` // as the store has it; null: it does not know it
+	History []view.Line `json:"history"`
+	Why     why.Reason  `json:"why"`
+	WalkAt  time.Time   `json:"walkAt,omitzero"` // when the board was read
+}
+
+// shownOf returns what is known of a task, and the reason why it is where it is.
+func shownOf(v *view.View, id pipeline.TaskID) (s Shown, t *view.Task, err error) {
+	if s.Why, err = why.Of(v, id); err != nil {
+		return s, nil, err
+	}
+	t = v.Task(id)
+	if t.Row != nil {
+		card := t.Card()
+		s.Task = &card
+	}
+	if s.Why.Stage == why.IsOver {
+		s.Why.Next = "" // what there is to see follows
+	}
+	s.State, s.WalkAt = t.State, v.Board.WalkAt.UTC()
+	s.History, err = v.History(t.ID)
+	return s, t, err
+}
+
 func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
-	r, err := why.Of(v, id)
+	s, t, err := shownOf(v, id)
 	if err != nil {
 		return err
 	}
-	t := v.Task(id)
+	r := s.Why
 	if t.Row == nil && t.State == nil && r.Stage == why.IsUnknown {
 		return cli.Errorf(cli.Failed, "no task %v is known: it %s", id, r.Sentence).Hint("otm list --all")
 	}
-	if r.Stage == why.IsOver {
-		r.Next = "" // what there is to see follows
-	}
 	noteAge(h, v.Board.WalkAt)
-	history, err := v.History(t.ID)
-	if err != nil {
-		return err
-	}
 	if asJSON {
-		var row *view.Card
-		if t.Row != nil {
-			out := t.Card()
-			row = &out
-		}
-		return safe.EncodeJSON(h.Out, struct {
-			Task    *view.Card  `json:"task"`  // as the board has it; null: the board has it not
-			State   *core.Task  `json:"state"` // as the store has it; null: it does not know it
-			History []view.Line `json:"history"`
-			Why     why.Reason  `json:"why"`
-			WalkAt  time.Time   `json:"walkAt,omitzero"` // when the board was read
-		}{row, t.State, history, r, v.Board.WalkAt.UTC()})
+		return safe.EncodeJSON(h.Out, s)
 	}
 	if t.Row == nil && t.State == nil {
 		fmt.Fprintf(h.Out, "%v: %s\n", id, reasonText(&r, "         ", "         → "))
 		return nil
 	}
 	printTask(h.Out, t.Card(), reasonText(&r, "        ", "        → "))
-	printLines(h.Out, history)
+	printLines(h.Out, s.History)
 	return nil
 }
 

@@ -87,76 +87,94 @@ func noAgent(h *Home, name, nearest string) *cli.Error {
 	return e.Hint("otm status   # lists the agents")
 }
 
-// takeNext takes a task for an agent, reports it as begun, and prints it.
-func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON bool) error {
+// desk is where an agent takes its tasks.
+type desk struct {
+	*dispatch.Desk
+	store core.Store // nil: it cannot be opened
+}
+
+// take takes a task for an agent and reports it as begun; nil: none waits. The error may be
+// a *dispatch.PausedError. d is set if there is none, or it is that.
+func take(ctx context.Context, h *Home, a *pipeline.Agent, another bool) (d desk, taken *dispatch.Taken, err error) {
 	switch info, err := statPatiently(a.Workspace); {
 	case patience.IsSilent(err):
-		return cli.Errorf(cli.TryLater, "the workspace of %s: %w", a.Name, err).Hint("mend or unmount that file system: df %s", safe.Quote(a.Workspace))
+		return d, nil, cli.Errorf(cli.TryLater, "the workspace of %s: %w", a.Name, err).Hint("mend or unmount that file system: df %s", safe.Quote(a.Workspace))
 	case err != nil || !info.IsDir():
-		return cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
+		return d, nil, cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
 	}
-	desk := &dispatch.Desk{
+	d.Desk = &dispatch.Desk{
 		Dir: h.Dir, Agents: h.Agents(), Now: h.Now, Warn: func(msg string) { h.Warn("%s", msg) },
 	}
 	opened, err := h.OpenStore(ctx)
-	var tasks core.Store // nil: it cannot be opened
 	var newer *store.NewerError
 	var moved *datadir.MovedError
 	switch {
 	case errors.As(err, &newer), errors.As(err, &moved):
-		return err
+		return d, nil, err
 	case err != nil:
 		// In a sandbox that has only inbox and workspace, the dispatch file decides.
-		if desk.Known, err = knownLocally(h); err != nil {
-			return err
+		if d.Known, err = knownLocally(h); err != nil {
+			return d, nil, err
 		}
 	default:
-		tasks, desk.Store = opened, opened
-		desk.Carry = func(ctx context.Context) error {
+		d.store, d.Store = opened, opened
+		d.Carry = func(ctx context.Context) error {
 			reports, err := waitingReports(h, h.Warn)
 			if err == nil {
-				_, err = carryReports(ctx, h, tasks, a, reports)
+				_, err = carryReports(ctx, h, opened, a, reports)
 			}
 			return err
 		}
 	}
-	taken, err := desk.Next(ctx, a, another)
+	taken, err = d.Next(ctx, a, another)
+	switch {
+	case err != nil:
+	case taken != nil && taken.Unstored:
+		err = reportBegun(h, taken.Task.ID)
+	case taken != nil:
+		shown(ctx, h, taken.Task.ID)
+	}
+	return d, taken, err
+}
+
+// takeNext takes a task for an agent, and prints it.
+func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON bool) error {
+	d, taken, err := take(ctx, h, a, another)
 	var paused *dispatch.PausedError
 	switch {
 	case errors.As(err, &paused) && asJSON:
-		return safe.EncodeJSON(h.Out, struct {
-			Paused bool      `json:"paused"`
-			Reason string    `json:"reason,omitempty"`
-			By     string    `json:"by"`
-			Since  time.Time `json:"since"`
-		}{true, paused.Reason, paused.By.String(), paused.At})
+		return safe.EncodeJSON(h.Out, pausedOf(paused))
 	case errors.As(err, &paused):
 		fmt.Fprintln(h.Out, safe.Escape(paused.Error()))
 		return nil
 	case err != nil:
 		return err
 	}
-	switch {
-	case taken != nil && taken.Unstored:
-		if err := reportBegun(h, taken.Task.ID); err != nil {
-			return err
-		}
-	case taken != nil:
-		shown(ctx, h, taken.Task.ID)
-	}
-	if err := tellTaken(ctx, h, desk, a, taken, asJSON); err != nil || asJSON {
+	if err := tellTaken(ctx, h, d, a, taken, asJSON); err != nil || asJSON {
 		return err
 	}
-	return printFailedUpdates(ctx, h, tasks, a)
+	return printFailedUpdates(ctx, h, d.store, a)
+}
+
+// Paused is what otm next says to an agent that a person paused.
+type Paused struct {
+	Paused bool      `json:"paused"`
+	Reason string    `json:"reason,omitempty"`
+	By     string    `json:"by"`
+	Since  time.Time `json:"since"`
+}
+
+func pausedOf(p *dispatch.PausedError) *Paused {
+	return &Paused{true, p.Reason, p.By.String(), p.At}
 }
 
 // tellTaken prints the task that an agent was given, nil: none, and where others mention it.
-func tellTaken(ctx context.Context, h *Home, desk *dispatch.Desk, a *pipeline.Agent, taken *dispatch.Taken, asJSON bool) error {
+func tellTaken(ctx context.Context, h *Home, d desk, a *pipeline.Agent, taken *dispatch.Taken, asJSON bool) error {
 	if asJSON && taken == nil {
 		_, err := fmt.Fprintln(h.Out, "null")
 		return err
 	}
-	mentions, readTo, err := desk.Mentions(ctx, a.Name)
+	mentions, readTo, err := d.Mentions(ctx, a.Name)
 	if err != nil {
 		return err
 	}
@@ -173,7 +191,7 @@ func tellTaken(ctx context.Context, h *Home, desk *dispatch.Desk, a *pipeline.Ag
 		printTaken(h.Out, taken, messageDir(h))
 		printMentions(h.Out, mentions)
 	}
-	return desk.MentionsRead(ctx, a.Name, readTo)
+	return d.MentionsRead(ctx, a.Name, readTo)
 }
 
 // printMessages tells an agent what others wrote on its task.

@@ -151,7 +151,7 @@ func (p *pageSource) changeRow(ctx context.Context, asked page.Action) error {
 	if tc := taskCommandNamed(asked.Do); tc != nil {
 		edits = tc.suit(p.home, t, edits)
 	}
-	outcome, undelivered, err := change(ctx, e, p.home.Now(), core.ByPerson(human), t.ID, edits)
+	outcome, undelivered, err := change(ctx, e, core.Command{At: p.home.Now(), By: core.ByPerson(human), Task: t.ID, Do: edits})
 	if err != nil {
 		return err
 	}

@@ -77,9 +77,9 @@ func (p *pageSource) steerAgent(ctx context.Context, a page.Action) (string, err
 	}
 	var is steeredAgent
 	if a.Do == "pause" {
-		is, err = pause(ctx, p.home, core.ByPerson(human), agent, "")
+		is, err = pause(ctx, p.home, core.Command{By: core.ByPerson(human)}, agent, "")
 	} else {
-		is, err = resume(ctx, p.home, core.ByPerson(human), agent, true)
+		is, err = resume(ctx, p.home, core.Command{By: core.ByPerson(human)}, agent, true)
 	}
 	if err != nil {
 		return "", err

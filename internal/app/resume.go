@@ -43,20 +43,26 @@ func pauseCommand(s cli.Streams) *cobra.Command {
 next answers "paused". What runs goes on; its reports count. Tasks are still
 assigned to a paused agent and wait for it.`,
 		Example: "  otm pause devdas --reason 'its key is being changed'\n  otm pause",
-	}, func(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, _ bool) (steeredAgent, error) {
-		return pause(ctx, h, by, a, reason)
+	}, func(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, _ bool) (steeredAgent, error) {
+		return pause(ctx, h, c, a, reason)
 	})
-	c.PreRunE = func(*cobra.Command, []string) error {
-		switch reason = strings.TrimSpace(reason); {
-		case reason == "":
-			return nil
-		case strings.ContainsFunc(reason, unicode.IsControl):
-			return cli.Errorf(cli.Usage, "the reason is no single line of text") // otm next prints it in a line
-		}
-		return checkReason(reason)
+	c.PreRunE = func(*cobra.Command, []string) (err error) {
+		reason, err = pauseReason(reason)
+		return err
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why; otm next tells the agent")
 	return c
+}
+
+// pauseReason checks why an agent is to be paused: otm next prints it in a line.
+func pauseReason(reason string) (string, error) {
+	switch reason = strings.TrimSpace(reason); {
+	case reason == "":
+		return "", nil
+	case strings.ContainsFunc(reason, unicode.IsControl):
+		return "", cli.Errorf(cli.Usage, "the reason is no single line of text")
+	}
+	return reason, checkReason(reason)
 }
 
 // steeredAgent is the result of otm pause or otm resume for one agent.
@@ -65,11 +71,13 @@ type steeredAgent struct {
 	Paused  bool   `json:"paused"`  // by a person, as it is now
 	Changed bool   `json:"changed"` // by this command
 	Text    string `json:"text"`
+
+	outcome core.Outcome
 }
 
 // agentPauseCommand makes c a command that calls do for each agent that is named, or else
 // for all AI agents. named tells do which.
-func agentPauseCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (steeredAgent, error)) *cobra.Command {
+func agentPauseCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, named bool) (steeredAgent, error)) *cobra.Command {
 	var asJSON bool
 	c.Args = cobra.ArbitraryArgs
 	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, names []string) error {
@@ -79,7 +87,7 @@ func agentPauseCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Cont
 		}
 		results := []steeredAgent{}
 		for _, a := range agents {
-			r, err := do(ctx, h, by, a, len(names) > 0)
+			r, err := do(ctx, h, core.Command{By: by}, a, len(names) > 0)
 			if err != nil {
 				return err
 			}
@@ -139,20 +147,22 @@ func stateOfAgent(ctx context.Context, h *Home, a *pipeline.Agent) (core.Store, 
 	return store, state, err
 }
 
-// pause pauses an agent, and says what still runs.
-func pause(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, reason string) (r steeredAgent, err error) {
+// pause pauses an agent by a command, which has all but its time and its action, and says
+// what still runs.
+func pause(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, reason string) (r steeredAgent, err error) {
 	store, was, err := stateOfAgent(ctx, h, a)
 	if err != nil {
 		return r, err
 	}
-	outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Do: core.PauseAgent{Reason: reason}})
+	c.At, c.Agent, c.Do = h.Now(), a.Name, core.PauseAgent{Reason: reason}
+	outcomes, err := store.Do(ctx, c)
 	if err == nil {
 		err = outcomes[0].Err
 	}
 	if err != nil {
 		return r, err
 	}
-	r = steeredAgent{Paused: true, Changed: len(outcomes[0].Events) > 0, Text: "paused until otm resume " + safe.Quote(a.Name)}
+	r = steeredAgent{outcome: outcomes[0], Paused: true, Changed: len(outcomes[0].Events) > 0, Text: "paused until otm resume " + safe.Quote(a.Name)}
 	switch p := was.Paused; {
 	case p != nil && r.Changed:
 		r.Text = fmt.Sprintf("is paused already, by %s since %s; the reason is new", p.By, explain.Time(p.At))
@@ -177,7 +187,7 @@ func endOf(ctx context.Context, store core.Reader, a *pipeline.Agent, is dispatc
 
 // resume ends the pause of an agent, forgets its failures and has the dispatcher look at it.
 // It leaves an agent alone that was not named and that nothing holds up.
-func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (r steeredAgent, err error) {
+func resume(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, named bool) (r steeredAgent, err error) {
 	store, was, err := stateOfAgent(ctx, h, a)
 	if err != nil {
 		return r, err
@@ -195,7 +205,12 @@ func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, name
 	if !named && was.Paused == nil && was.Fruitless == 0 && was.Refusals == 0 && len(waiting) == 0 {
 		return steeredAgent{Text: "is not paused; nothing changed"}, nil
 	}
-	if _, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Also: waiting, Do: core.ResumeAgent{}}); err != nil {
+	c.At, c.Agent, c.Also, c.Do = h.Now(), a.Name, waiting, core.ResumeAgent{}
+	outcomes, err := store.Do(ctx, c)
+	if err == nil {
+		err = outcomes[0].Err
+	}
+	if err != nil {
 		return r, err
 	}
 	next := "the dispatcher starts it now if it has work"
@@ -214,7 +229,7 @@ func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, name
 	if len(waiting) > 0 {
 		next = explain.Count(len(waiting), "task of it needs", "tasks of it need") + " not wait for the next run; " + next
 	}
-	return steeredAgent{Changed: true, Text: heldUp(was) + "; " + next}, nil
+	return steeredAgent{outcome: outcomes[0], Changed: true, Text: heldUp(was) + "; " + next}, nil
 }
 
 // heldUp says what kept an agent from being started.

@@ -15,11 +15,11 @@ func TestResumeOfARunningAgent(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
 	runner := w.h.Config.Agents.Named("runner")
-	if r, err := resume(t.Context(), w.h, core.ByPerson("robin"), runner, true); err != nil || !strings.HasPrefix(r.Text, "was not paused; ") {
+	if r, err := resume(t.Context(), w.h, core.Command{By: core.ByPerson("robin")}, runner, true); err != nil || !strings.HasPrefix(r.Text, "was not paused; ") {
 		t.Errorf("without a process: %+v, %v", r, err)
 	}
 	w.runs()
-	r, err := resume(t.Context(), w.h, core.ByPerson("robin"), runner, true)
+	r, err := resume(t.Context(), w.h, core.Command{By: core.ByPerson("robin")}, runner, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,10 +93,11 @@ func say(ctx context.Context, h *Home, by core.Actor, id pipeline.TaskID, m pipe
 	if err := checkMessage(h, &m); err != nil {
 		return err
 	}
-	t, err := sayOn(ctx, h, core.Command{At: h.Now(), By: by, Task: id, Do: core.Say{Message: m}})
+	o, err := sayOn(ctx, h, core.Command{At: h.Now(), By: by, Task: id, Do: core.Say{Message: m}})
 	if err != nil {
 		return err
 	}
+	t := o.Task
 	results := []steered{{TaskID: id.String(), From: t.Status, Status: t.Status, changed: "  said: " + safe.Escape(t.LastMessage.String())}}
 	if asJSON {
 		return safe.EncodeJSON(h.Out, results)
@@ -124,20 +125,20 @@ func checkMessage(h *Home, m *pipeline.Message) error {
 	return nil
 }
 
-// sayOn carries out the command of a message, and returns the task after it.
-func sayOn(ctx context.Context, h *Home, c core.Command) (*core.Task, error) {
+// sayOn carries out the command of a message.
+func sayOn(ctx context.Context, h *Home, c core.Command) (o core.Outcome, err error) {
 	store, err := h.OpenStore(ctx)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	outcomes, err := store.Do(ctx, c)
 	switch {
 	case err != nil:
-		return nil, err
+		return o, err
 	case errors.Is(outcomes[0].Err, core.ErrNoTask):
-		return nil, cli.Errorf(cli.Failed, "%v is no task that OTM knows", c.Task).Hint("otm list")
+		return o, cli.Errorf(cli.Failed, "%v is no task that OTM knows", c.Task).Hint("otm list")
 	case outcomes[0].Err != nil:
-		return nil, cli.Errorf(cli.Failed, "%w", outcomes[0].Err).Hint("otm show %v", c.Task)
+		return o, cli.Errorf(cli.Failed, "%w", outcomes[0].Err).Hint("otm show %v", c.Task)
 	}
-	return outcomes[0].Task, nil
+	return outcomes[0], nil
 }

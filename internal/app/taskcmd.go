@@ -8,7 +8,6 @@ import (
 	"os/user"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -251,6 +250,7 @@ type steered struct {
 	Moves  []pipeline.Status `json:"allowed,omitempty"`
 
 	changed string // beside the status, for people
+	outcome core.Outcome
 }
 
 // all does it to each task. A task that is refused does not stop the others.
@@ -265,7 +265,11 @@ func (tc *taskCommand) all(ctx context.Context, as *acting, ids []pipeline.TaskI
 	}
 	results, failed := []steered{}, 0
 	for _, id := range ids {
-		r, err := tc.one(ctx, as, e, id, edits)
+		by, err := as.actor()
+		if err != nil {
+			return err
+		}
+		r, err := tc.one(ctx, h, e, core.Command{By: by, Task: id}, edits)
 		if err != nil {
 			return err
 		}
@@ -285,10 +289,11 @@ func (tc *taskCommand) all(ctx context.Context, as *acting, ids []pipeline.TaskI
 	return someFailed(failed, len(results))
 }
 
-// one does it to one task. The error is one of the store.
-func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id pipeline.TaskID, edits core.Edits) (steered, error) {
-	r := steered{TaskID: id.String()}
-	t, err := e.Task(ctx, id)
+// one does it to the task of a command, which has all but its time and its action. The
+// error is one of the store.
+func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, c core.Command, edits core.Edits) (steered, error) {
+	r := steered{TaskID: c.Task.String()}
+	t, err := e.Task(ctx, c.Task)
 	switch {
 	case errors.Is(err, core.ErrNoTask):
 		r.Error = "is no task that OTM knows"
@@ -308,15 +313,13 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 		r.Note = "is " + string(t.Status) + " already"
 		return r, nil
 	}
-	edits = tc.suit(as.h, t, edits)
-	by, err := as.actor()
+	edits = tc.suit(h, t, edits)
+	c.At, c.Do = h.Now(), edits
+	outcome, undelivered, err := change(ctx, e, c)
 	if err != nil {
 		return r, err
 	}
-	outcome, undelivered, err := change(ctx, e, as.h.Now(), by, id, edits)
-	if err != nil {
-		return r, err
-	}
+	r.outcome = outcome
 	var refused *core.Refused
 	switch {
 	case errors.As(outcome.Err, &refused) && refused.Rule == core.RuleMoved:
@@ -327,7 +330,7 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	case undelivered != nil:
 		r.Note = "the change is recorded, and the board may not show it yet: " + undelivered.Error()
 	}
-	if on := goesOn(as.h, outcome); on != "" {
+	if on := goesOn(h, outcome); on != "" {
 		r.Note = strings.TrimPrefix(r.Note+"; "+on, "; ")
 	}
 	switch {
@@ -417,10 +420,11 @@ func self() string {
 // errAway says that the board has no row of a task any more.
 var errAway = errors.New("somebody deleted or archived its row")
 
-// change carries edits out on a task, and brings them to the board. undelivered is why
-// the board does not show them yet. The error is one of the store.
-func change(ctx context.Context, e *engine.Engine, now time.Time, by core.Actor, id pipeline.TaskID, edits core.Edits) (o core.Outcome, undelivered, err error) {
-	outcomes, err := e.Do(ctx, core.Command{At: now, By: by, Task: id, Do: edits})
+// change carries a command out on a task, and brings it to the board. undelivered is why
+// the board does not show it yet. The error is one of the store.
+func change(ctx context.Context, e *engine.Engine, c core.Command) (o core.Outcome, undelivered, err error) {
+	id := c.Task
+	outcomes, err := e.Do(ctx, c)
 	if err != nil {
 		return core.Outcome{}, nil, err
 	}
