@@ -66,6 +66,8 @@ var owners = map[string]string{
 	"github.com/ncruces/go-sqlite3":   "otm/internal/sqlite",                   // durable settings and locks in one place
 	"github.com/pressly/goose/v3":     "otm/core/store",                        // numbered migrations
 	"github.com/jackc/pgx/v5":         "otm/core/store",                        // PostgreSQL
+	"github.com/danielgtaylor/huma":   "otm/internal/api",                      // forms, and the document that comes from them
+	"github.com/prometheus":           "otm/internal/api",                      // metrics
 }
 
 func TestOwners(t *testing.T) {
@@ -138,8 +140,9 @@ var mayImport = map[string][]string{
 	"otm/internal/view":                {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/patience", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/slacklist"},
 	"otm/internal/why":                 {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/inbox"},
 	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/datadir", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/rendering"},
-	"otm/internal/app":                 {"otm"}, // the one place that knows them all
-	"otm/cmd":                          {"otm/internal/app", "otm/internal/cli", "otm/internal/submit"},
+	"otm/internal/app":                 {"otm"},                                                                                                                                                                                                                                                // the one place that knows them all
+	"otm/internal/api":                 {"otm/core", "otm/dispatch", "otm/internal/app", "otm/internal/cli", "otm/internal/explain", "otm/internal/loopback", "otm/internal/tokens", "otm/internal/view", "otm/internal/why", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox/watch"}, // forms and HTTP: app does the work
+	"otm/cmd":                          {"otm/internal/api", "otm/internal/app", "otm/internal/cli", "otm/internal/submit"},
 	"otm/scripts":                      {},
 	"otm/scripts/bench":                {"otm/core", "otm/core/store", "otm/pipeline", "otm/pipeline/rendering"}, // it looks on while programs work
 	"otm/scripts/man":                  {"otm/internal/app"},                                                     // manual pages of the commands
@@ -218,6 +221,11 @@ func TestSmallCommands(t *testing.T) {
 			if slices.Contains(p.Deps, dep) {
 				t.Errorf("%s links %s: %s", p.ImportPath, dep, why)
 			}
+		}
+	}
+	for _, p := range list(t) {
+		if under(p.ImportPath, "otm/cmd") && p.ImportPath != "otm/cmd/otm" && slices.Contains(p.Deps, "otm/internal/api") {
+			t.Errorf("%s links otm/internal/api: only otm serves the HTTP API", p.ImportPath)
 		}
 	}
 	exists := slices.ContainsFunc(list(t), func(p pkg) bool { return slices.Contains(p.Deps, "net/http") })

@@ -27,6 +27,11 @@ var Contexts = []string{"project", "research", "operations", "support", "interna
 // NewDropID returns a new id for a drop.
 func NewDropID() string { return uuid.NewString() }
 
+// DropIDOf returns the id of a drop that stands for these words: always the same one.
+func DropIDOf(words ...string) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(strings.Join(words, "\n"))).String()
+}
+
 // DropIDInName returns the UUID at the end of a drop's file name, or "" if the
 // name does not end in one. Our own drops are called <time>-<uuid>.json, and a
 // foreign drop that has no id of its own is known by it.

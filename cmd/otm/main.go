@@ -4,10 +4,12 @@ package main
 import (
 	"os"
 
+	"otm/internal/api"
 	"otm/internal/app"
 	"otm/internal/cli"
 )
 
 func main() {
+	app.NewAPI = api.New
 	os.Exit(app.Main(os.Args, cli.OSStreams()))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"otm/dispatch"
+	"otm/internal/api"
 	"otm/internal/app"
 	"otm/internal/cli"
 	"otm/internal/crash"
@@ -26,6 +27,7 @@ import (
 // scripts run the real mains. Where OTM_CRASH_AT is set, the process kills
 // itself at that point; the binaries that users get have no such switch.
 func TestMain(m *testing.M) {
+	app.NewAPI = api.New
 	enrol()
 	if len(os.Args) == 2 && os.Args[1] == dispatch.HelperCommand {
 		os.Exit(app.Main(os.Args, cli.OSStreams()))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -90,7 +91,7 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	pages := newPages(h, source, p.log)
 	person := board.Identity{Token: "xoxp-otm-" + strings.ToLower(rand.Text()), UserID: board.HumanUser, Unlimited: true}
 	o.Dir, o.Log, o.Now = h.boardDir(), p.log, h.Now
-	o.Identities, o.OwnAgent, o.Page = []board.Identity{person}, slacklist.UserAgent, pages.Handler()
+	o.Identities, o.OwnAgent, o.Page = []board.Identity{person}, slacklist.UserAgent, withAPI(h, p, pages.Handler())
 	for _, a := range h.Agents() {
 		o.Assignees = append(o.Assignees, a.Label)
 	}
@@ -112,11 +113,8 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	warnOfPort(h.Streams, o.Listen, p.address)
 	source.connect(h.boards(), person, endpoint)
 	files := watchForPage(h)
-	p.run = []func(context.Context) error{
-		server.Serve,
-		files.Run,
-		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(), files.Changed()) },
-	}
+	p.run = append(p.run, server.Serve, files.Run,
+		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(), files.Changed()) })
 	return nil
 }
 
@@ -150,12 +148,25 @@ func openSlackPage(h *Home, p *runningPage) error {
 	}
 	p.log.Info("page listens", "url", p.address)
 	files := watchForPage(h, h.boardDir())
-	p.run = []func(context.Context) error{
-		func(ctx context.Context) error { return loopback.Serve(ctx, listener, pages.Handler(), p.log) },
-		files.Run,
-		func(ctx context.Context) error { return pages.Run(ctx, files.Changed()) },
-	}
+	handler := withAPI(h, p, pages.Handler())
+	p.run = append(p.run, files.Run,
+		func(ctx context.Context) error { return loopback.Serve(ctx, listener, handler, p.log) },
+		func(ctx context.Context) error { return pages.Run(ctx, files.Changed()) })
 	return nil
+}
+
+// withAPI serves the HTTP API beside the page, if this program has one.
+func withAPI(h *Home, p *runningPage, pages http.Handler) http.Handler {
+	if NewAPI == nil {
+		return pages
+	}
+	api, run := NewAPI(NewBackend(h, p.log))
+	p.run = append(p.run, run)
+	mux := http.NewServeMux()
+	mux.Handle("/", pages)
+	mux.Handle("/api/otm/", api)
+	mux.Handle("/metrics", api)
+	return mux
 }
 
 func newPages(h *Home, source page.Source, log *slog.Logger) *page.Server {

@@ -41,6 +41,8 @@ func routes(api, page http.Handler) http.Handler {
 		mux.Handle("GET /{$}", page)
 		mux.Handle("GET /lists/{team}/{list}", page) // permalinks
 		mux.Handle("/page/", page)
+		mux.Handle("/api/otm/", page)
+		mux.Handle("GET /metrics", page)
 	}
 	return guard(mux)
 }

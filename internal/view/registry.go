@@ -27,6 +27,9 @@ const (
 	Unconfigured Doing = "not configured"
 )
 
+// Doings lists them.
+var Doings = []Doing{Working, Woken, Free, NotReady, Waits, Paused, LeftAlone, Unconfigured}
+
 // Registered is an agent, and what it is doing.
 type Registered struct {
 	Name    string           `json:"name"`

@@ -91,6 +91,15 @@ func (t *Task) Card() Card {
 	return c
 }
 
+// CardOf shows a task as the store has it.
+func CardOf(s *core.Task, types pipeline.Types) Card {
+	t := Task{ID: s.ID, State: s, MaxRetries: types.Rules(s.Type).MaxRetries}
+	for i, step := range s.Steps {
+		t.Steps = append(t.Steps, Step{Number: i + 1, Title: step.Title, Done: step.Done, Row: step.RowID})
+	}
+	return t.Card()
+}
+
 // AgentName is to whom the board gives a task: the name of a configured agent, or else
 // what the board says.
 func (t *Task) AgentName() string {

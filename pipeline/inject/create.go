@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"otm/core"
 	"otm/pipeline"
 	"otm/pipeline/counter"
@@ -150,7 +148,7 @@ func foreignID(name string, data []byte) string {
 	if id := pipeline.DropIDInName(name); id != "" {
 		return id
 	}
-	return uuid.NewSHA1(uuid.NameSpaceURL, append([]byte(name+"\n"), data...)).String()
+	return pipeline.DropIDOf(name, string(data))
 }
 
 func conflict(id pipeline.TaskID, title string) verdict {

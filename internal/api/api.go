@@ -1,0 +1,160 @@
+// Package api is the HTTP API under /api/otm/, and /metrics: what the commands do, for
+// programs on this machine. Callers bear a token of otm token. Package app does the work;
+// this package has the forms of requests and answers, from which the OpenAPI document comes.
+//
+// # What this does not guarantee
+//
+// That a repeated request is known without an Idempotency-Key, or 400 days later. That the
+// board shows a change when it is answered.
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"otm/internal/app"
+	"otm/internal/loopback"
+	"otm/internal/tokens"
+	"otm/internal/why"
+)
+
+// Prefix begins the paths of the API.
+const Prefix = "/api/otm"
+
+// maxBody bounds the body of a request, in bytes: a task with 50 steps of 500 characters fits.
+const maxBody = 128 << 10
+
+// server answers requests.
+type server struct {
+	back *app.Backend
+	mux  *http.ServeMux
+	huma huma.API
+	hub  *hub
+	beat time.Duration // between two comments in a stream without events
+	seen *requests
+}
+
+// New returns the API of a data directory, and what follows the store for the streams of
+// events.
+func New(b *app.Backend) (http.Handler, func(context.Context) error) {
+	s := newServer(b)
+	return s.guard(s.mux), s.hub.run
+}
+
+func newServer(b *app.Backend) *server {
+	s := &server{back: b, mux: http.NewServeMux(), hub: newHub(b), beat: 15 * time.Second, seen: newRequests()}
+	c := huma.DefaultConfig("OTM", "1")
+	c.Info.Description = "Tasks for people and AI agents. Requests bear a token of otm token: Authorization: Bearer otm_…"
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = Prefix+"/openapi", "", "", nil
+	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	c.AllowAdditionalPropertiesByDefault = true // answers may grow; requests say themselves that they take no more
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
+	c.Security = []map[string][]string{{"token": {}}}
+	s.huma = humago.New(s.mux, c)
+	s.huma.UseMiddleware(s.seen.count, s.authenticate)
+	readers(s)
+	changes(s)
+	streams(s)
+	s.mux.Handle("GET /metrics", metrics(s))
+	return s
+}
+
+// schemaName names a type in the document.
+func schemaName(t reflect.Type, hint string) string {
+	if t == reflect.TypeFor[why.Reason]() {
+		return "Why" // view has a Reason too
+	}
+	return huma.DefaultSchemaNamer(t, hint)
+}
+
+// guard refuses requests that do not call us by a loopback name, or that a page made a
+// browser send.
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		switch {
+		case !loopback.Named(r):
+			refuse(w, http.StatusForbidden, "this server answers to 127.0.0.1, localhost and [::1] only")
+		case !loopback.SameOrigin(r):
+			refuse(w, http.StatusForbidden, "no page of another origin may ask here")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// tokenKey is the key of the caller's token in a context.
+type tokenKey struct{}
+
+// caller is the token of who asks.
+func caller(ctx context.Context) *tokens.Token { return ctx.Value(tokenKey{}).(*tokens.Token) }
+
+// authenticate lets those through who bear a token. It looks at headers only.
+func (s *server) authenticate(c huma.Context, next func(huma.Context)) {
+	t, err := s.token(c.Header("Authorization"))
+	if err != nil {
+		_, w := humago.Unwrap(c)
+		s.refuse(w, err)
+		return
+	}
+	next(huma.WithValue(c, tokenKey{}, t))
+}
+
+var errNoToken = errors.New("want a token: Authorization: Bearer otm_…; otm token create makes one")
+var errUnknownToken = errors.New("the token is not known here, or was revoked; otm token list shows those that count")
+
+// token returns the token that a header bears.
+func (s *server) token(header string) (*tokens.Token, error) {
+	secret, ok := strings.CutPrefix(header, "Bearer ")
+	if !ok {
+		return nil, errNoToken
+	}
+	t, err := s.back.Token(strings.TrimSpace(secret))
+	if t == nil && err == nil {
+		err = errUnknownToken
+	}
+	return t, err
+}
+
+// output is an answer.
+type output[T any] struct{ Body T }
+
+// op is an operation of the API.
+type op struct{ method, path, id, summary, long string }
+
+// add registers an operation.
+func add[I, O any](s *server, o op, do func(context.Context, *I) (O, error)) {
+	huma.Register(s.huma, huma.Operation{
+		OperationID: o.id, Method: o.method, Path: Prefix + o.path, Summary: o.summary, Description: o.long, MaxBodyBytes: maxBody,
+		Errors: []int{http.StatusUnauthorized, http.StatusForbidden},
+	}, func(ctx context.Context, in *I) (*output[O], error) {
+		out, err := do(ctx, in)
+		if err != nil {
+			return nil, s.problem(err)
+		}
+		return &output[O]{out}, nil
+	})
+}
+
+// Keyed is what requests for changes have.
+type Keyed struct {
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"The same request with the same key is carried out once, and answered as then"`
+}
+
+// request is who asks for a change, and with which key. what says what is asked for.
+func (k Keyed) request(ctx context.Context, what ...any) app.Request {
+	data, _ := json.Marshal(what) // the forms of requests always marshal
+	sum := sha256.Sum256(data)
+	return app.Request{Token: caller(ctx), Key: k.Key, Sum: hex.EncodeToString(sum[:8])}
+}

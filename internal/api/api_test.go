@@ -1,0 +1,273 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/internal/app"
+	"otm/internal/cli"
+	"otm/internal/leak"
+	"otm/internal/tokens"
+)
+
+func TestMain(m *testing.M) {
+	app.NewAPI = New
+	os.Exit(leak.Main(m))
+}
+
+// newHome makes a data directory with two agents that nobody wakes, and a person.
+func newHome(t testing.TB, config string) *app.Home {
+	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, "data")
+	if _, err := app.Init(dir); err != nil {
+		t.Fatal(err)
+	}
+	config += "\n[board]\nlisten = \"127.0.0.1:0\"\n[review]\nagents = [\"archibald\"]\n[agents.robin]\nkind = \"human\"\n"
+	for _, name := range []string{"devdas", "archibald"} {
+		ws := filepath.Join(root, name)
+		if err := os.Mkdir(ws, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		config += fmt.Sprintf("[agents.%s]\nworkspace = %q\ntrigger = \"none\"\n", name, ws)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "otm.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := app.OpenHome(cli.Streams{Out: io.Discard, Err: io.Discard, In: strings.NewReader(""), Getenv: func(name string) string {
+		return map[string]string{"OTM_LOG_DIR": filepath.Join(root, "logs")}[name]
+	}}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// client is a program that uses the API.
+type client struct {
+	t       testing.TB
+	home    *app.Home
+	address string
+	token   string
+	header  map[string]string
+}
+
+// upped runs everything, as otm up does, and returns an operator.
+func upped(t testing.TB, h *app.Home) *client {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	go func() { ended <- h.Up(ctx, func(page string) { ready <- page }) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("otm up ended: %v", err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	select {
+	case page := <-ready:
+		address, _, _ := strings.Cut(page, "/#")
+		return &client{t: t, home: h, address: address, token: newToken(t, h, "ci", tokens.Operator)}
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("otm up: %v", err)
+	}
+	return nil
+}
+
+// served serves the API alone, to an operator.
+func served(t testing.TB, h *app.Home) (*client, *server) {
+	t.Helper()
+	s := newServer(app.NewBackend(h, slog.New(slog.DiscardHandler)))
+	web := httptest.NewServer(s.guard(s.mux))
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.hub.run(ctx) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		web.CloseClientConnections()
+		web.Close()
+		stop()
+		<-ended
+	})
+	return &client{t: t, home: h, address: web.URL, token: newToken(t, h, "ci", tokens.Operator)}, s
+}
+
+func newToken(t testing.TB, h *app.Home, name string, role tokens.Role) string {
+	t.Helper()
+	token, err := tokens.Open(h.Dir).Create(t.Context(), name, role, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// as is the client with another token.
+func (c *client) as(name string, role tokens.Role) *client {
+	other := *c
+	other.token = newToken(c.t, c.home, name, role)
+	return &other
+}
+
+// with is the client with another header.
+func (c *client) with(name, value string) *client {
+	other := *c
+	other.header = map[string]string{name: value}
+	return &other
+}
+
+// send sends a request, and returns the status and the body of the answer.
+func (c *client) send(method, path string, body any) (int, []byte) {
+	c.t.Helper()
+	var in io.Reader
+	if r, ok := body.(io.Reader); ok {
+		in = r
+	} else if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		in = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.address+path, in)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	r.Header.Set("Content-Type", "application/json")
+	for name, value := range c.header {
+		if r.Header.Set(name, value); name == "Host" {
+			r.Host = value
+		}
+	}
+	w, err := http.DefaultClient.Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer w.Body.Close()
+	data, err := io.ReadAll(w.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return w.StatusCode, data
+}
+
+// ask wants a request to succeed, and reads the answer.
+func ask[T any](c *client, method, path string, body any) T {
+	c.t.Helper()
+	status, data := c.send(method, Prefix+path, body)
+	var out T
+	if err := json.Unmarshal(data, &out); status != http.StatusOK || err != nil {
+		c.t.Fatalf("%s %s: status %d, %s", method, path, status, data)
+	}
+	return out
+}
+
+type object = map[string]any
+
+// answer is the form of app.Answer.
+type answer struct {
+	TaskID, Agent, Status, Note string
+	Sequence                    int64
+}
+
+// refused wants a request to be refused with a status and words.
+func (c *client) refused(status int, method, path string, body any, words ...string) {
+	c.t.Helper()
+	got, data := c.send(method, Prefix+path, body)
+	if got != status {
+		c.t.Errorf("%s %s: status %d, want %d: %s", method, path, got, status, data)
+	}
+	for _, w := range words {
+		if !strings.Contains(string(data), w) {
+			c.t.Errorf("%s %s: %s lacks %q", method, path, data, w)
+		}
+	}
+}
+
+// until asks again until the answer is right.
+func until[T any](c *client, path string, right func(T) bool) T {
+	c.t.Helper()
+	for {
+		if out := ask[T](c, http.MethodGet, path, nil); right(out) {
+			return out
+		}
+		select {
+		case <-c.t.Context().Done():
+			c.t.Fatalf("%s never gave the right answer", path)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+type tasks struct {
+	Tasks []struct{ TaskID, Status, Title, Agent string }
+	Next  string
+}
+
+// A program makes a task, an agent takes it and reports on it, and the program reviews it:
+// by the API alone, with everything that otm up runs.
+func TestThread(t *testing.T) {
+	t.Parallel()
+	c := upped(t, newHome(t, ""))
+	made := ask[answer](c, "POST", "/tasks", object{"title": "Build the login page", "agent": "devdas", "subtasks": []string{"Form", "Tests"}})
+	if made.TaskID != "T-00001" || made.Status != "new" || made.Sequence == 0 {
+		t.Fatalf("made %+v", made)
+	}
+	until(c, "/tasks", func(l tasks) bool { return len(l.Tasks) == 1 && l.Tasks[0].Status == "assigned" })
+	bot := c.as("devdas", tokens.Bot)
+	taken := ask[struct {
+		Task struct {
+			TaskID string
+			Run    int
+		}
+	}](bot, "POST", "/agents/devdas/next", nil)
+	if taken.Task.TaskID != made.TaskID || taken.Task.Run != 1 {
+		t.Fatalf("taken %+v", taken)
+	}
+	ask[answer](bot, "POST", "/tasks/1/report", object{"run": 1, "subtasksDone": []string{"Form"}, "note": "half of it"})
+	if is := ask[answer](bot, "POST", "/tasks/T-1/report", object{"run": 1, "status": "agent_done", "result": "done"}); is.Status != "agent_done" {
+		t.Fatalf("reported %+v", is)
+	}
+	bot.refused(http.StatusForbidden, "POST", "/tasks/1/accept", nil, "bot", "operator")
+	if is := ask[answer](c, "POST", "/tasks/1/accept", nil); is.Status != "done" || is.TaskID != made.TaskID {
+		t.Fatalf("accepted %+v", is)
+	}
+	c.refused(http.StatusConflict, "POST", "/tasks/1/reject", object{"reason": "no"}, `"allowed":[`, `"possible":["reopen"`)
+}
+
+// The document stands in the repository, and says what the code does.
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+	const path = "../../docs/openapi.json"
+	data, err := json.MarshalIndent(newServer(nil).huma.OpenAPI(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = append(data, '\n')
+	if os.Getenv("OTM_TEST_UPDATE") != "" {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stands, err := os.ReadFile(path); err != nil || !bytes.Equal(stands, data) {
+		t.Errorf("docs/openapi.json does not have the operations of internal/api: run OTM_TEST_UPDATE=1 go test ./internal/api -run %s", t.Name())
+	}
+}

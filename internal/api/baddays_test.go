@@ -1,0 +1,135 @@
+package api
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"otm/internal/tokens"
+)
+
+// endless is a body that says how much of it was read.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.read >= 10<<20 {
+		return 0, io.EOF
+	}
+	e.read += len(p)
+	return copy(p, strings.Repeat(" ", len(p))), nil
+}
+
+// A request of 10 MB is refused without being read.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	c, s := served(t, newHome(t, ""))
+	body := &endless{}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.address+Prefix+"/tasks", body)
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	w := httptest.NewRecorder()
+	s.guard(s.mux).ServeHTTP(w, r)
+	if w.Code != http.StatusRequestEntityTooLarge || body.read > 2*maxBody {
+		t.Errorf("status %d after %d bytes: %s", w.Code, body.read, w.Body)
+	}
+	c.refused(http.StatusRequestEntityTooLarge, "POST", "/tasks", &endless{})
+	c.refused(http.StatusUnprocessableEntity, "POST", "/tasks", object{"title": "x", "agent": "devdas", "subtasks": slices.Repeat([]string{"x"}, 51)}, "body.subtasks")
+}
+
+// Who has no token, a revoked one, or one of the wrong role, changes nothing, and is told
+// what it takes.
+func TestWho(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	task := object{"title": "x", "agent": "devdas"}
+	viewer, bot, gone := c.as("eye", tokens.Viewer), c.as("devdas", tokens.Bot), c.as("gone", tokens.Owner)
+	if err := tokens.Open(c.home.Dir).Revoke(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	gone.refused(http.StatusUnauthorized, "POST", "/tasks", task, "revoked")
+	gone.refused(http.StatusUnauthorized, "GET", "/tasks", nil, "revoked")
+	c.with("Authorization", "").refused(http.StatusUnauthorized, "GET", "/tasks", nil, "otm token create")
+	viewer.refused(http.StatusForbidden, "POST", "/tasks", task, `role viewer`, "a bot, an operator or an owner")
+	viewer.refused(http.StatusForbidden, "POST", "/tasks/1/cancel", object{"reason": "x"}, `role viewer`, "an operator, an owner")
+	viewer.refused(http.StatusForbidden, "POST", "/agents/devdas/next", nil, `role viewer`)
+	bot.refused(http.StatusForbidden, "POST", "/agents/devdas/pause", nil, `role bot`)
+	bot.refused(http.StatusForbidden, "POST", "/agents/archibald/next", nil, "the token of a bot that is called archibald")
+	bot.refused(http.StatusForbidden, "POST", "/tasks/1/report", object{"agent": "archibald", "status": "agent_done"}, "archibald")
+	if list := ask[tasks](viewer, "GET", "/tasks", nil); len(list.Tasks) != 0 {
+		t.Errorf("tasks %v", list)
+	}
+}
+
+// No page that was made to point here, and none of another origin, gets an answer.
+func TestOtherOrigins(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	c.with("Host", "evil.example").refused(http.StatusForbidden, "GET", "/tasks", nil, "127.0.0.1")
+	c.with("Origin", "http://evil.example").refused(http.StatusForbidden, "GET", "/tasks", nil, "origin")
+	c.with("Origin", "null").refused(http.StatusForbidden, "POST", "/tasks", nil, "origin")
+	for _, path := range []string{"/metrics", Prefix + "/openapi.json"} {
+		if status, _ := c.with("Host", "evil.example").send("GET", path, nil); status != http.StatusForbidden {
+			t.Errorf("%s: status %d", path, status)
+		}
+	}
+}
+
+// A request that comes again with its key is carried out once, and answered as before; another
+// request with the key is refused; one that was refused is judged anew.
+func TestRepeated(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	task := object{"title": "Build it", "agent": "devdas"}
+	one := c.with("Idempotency-Key", "one")
+	made := ask[answer](one, "POST", "/tasks", task)
+	if again := ask[answer](one, "POST", "/tasks", task); again != made {
+		t.Errorf("made %+v, and again %+v", made, again)
+	}
+	one.refused(http.StatusConflict, "POST", "/tasks", object{"title": "Another", "agent": "devdas"}, "header.Idempotency-Key")
+	one.refused(http.StatusConflict, "POST", "/tasks/1/cancel", object{"reason": "no"}, "header.Idempotency-Key")
+	other := c.as("other", tokens.Operator).with("Idempotency-Key", "one")
+	if theirs := ask[answer](other, "POST", "/tasks", task); theirs.TaskID == made.TaskID {
+		t.Errorf("another caller's key gave %+v", theirs)
+	}
+	two := c.with("Idempotency-Key", "two")
+	two.refused(http.StatusConflict, "POST", "/tasks/1/accept", nil, `"allowed":[`)
+	cancelled := ask[answer](two, "POST", "/tasks/1/cancel", object{"reason": "no"})
+	ask[answer](c, "POST", "/tasks/1/reopen", nil)
+	cancelled.Note = "" // it tells of then
+	if again := ask[answer](two, "POST", "/tasks/1/cancel", object{"reason": "no"}); again != cancelled || again.Status != "cancelled" {
+		t.Errorf("cancelled %+v, and again %+v", cancelled, again)
+	}
+	if is := ask[struct{ Task struct{ Status string } }](c, "GET", "/tasks/1", nil); is.Task.Status != "new" {
+		t.Errorf("the repeated request made it %s", is.Task.Status)
+	}
+	three := c.with("Idempotency-Key", "three")
+	paused := ask[answer](three, "POST", "/agents/devdas/pause", nil)
+	ask[answer](c, "POST", "/agents/devdas/resume", nil)
+	if again := ask[answer](three, "POST", "/agents/devdas/pause", nil); again.Sequence != paused.Sequence || again.Agent != "devdas" {
+		t.Errorf("paused %+v, and again %+v", paused, again)
+	}
+}
+
+// Twenty requests at once with one key make one task.
+func TestRepeatedAtOnce(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	one := c.with("Idempotency-Key", "one")
+	ids := make(chan string)
+	for range 20 {
+		go func() {
+			ids <- ask[answer](one, "POST", "/tasks", object{"title": "Build it", "agent": "devdas"}).TaskID
+		}()
+	}
+	first := <-ids
+	for range 19 {
+		if id := <-ids; id != first {
+			t.Errorf("%s and %s", first, id)
+		}
+	}
+	if list := ask[tasks](c, "GET", "/tasks", nil); len(list.Tasks) != 1 {
+		t.Errorf("tasks %v", list)
+	}
+}

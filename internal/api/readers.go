@@ -1,0 +1,157 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"otm/core"
+	"otm/internal/app"
+	"otm/internal/view"
+	"otm/internal/why"
+	"otm/pipeline"
+)
+
+// Tasks is a page of tasks.
+type Tasks struct {
+	Tasks []view.Card `json:"tasks"`
+	Next  string      `json:"next,omitempty" doc:"The after of the next page; absent: there is none"`
+}
+
+// Task is what is known of a task.
+type Task struct {
+	Task    *view.Card  `json:"task" doc:"As the board has it; null: only a file says that it is to be made"`
+	History []view.Line `json:"history"`
+	Why     why.Reason  `json:"why" doc:"Why it is where it is"`
+}
+
+// Events is a page of events.
+type Events struct {
+	Events []core.Envelope `json:"events"`
+	Next   int64           `json:"next" doc:"The after of the next page: the number of the last event that was looked at"`
+}
+
+// EventFilter selects events.
+type EventFilter struct {
+	After int64    `query:"after" minimum:"0" doc:"Only events with greater numbers"`
+	Task  string   `query:"task" doc:"Only those of a task"`
+	Agent string   `query:"agent" doc:"Only those of an agent"`
+	Types []string `query:"type" doc:"Only those of these types, such as TaskMoved"`
+}
+
+func (f *EventFilter) filter() (core.EventFilter, error) {
+	out := core.EventFilter{After: f.After, Agent: f.Agent, Types: f.Types}
+	for _, t := range f.Types {
+		if !slices.Contains(core.Types(), t) {
+			return out, &app.FieldError{Field: "query.type", Err: errors.New("there is " + strings.Join(core.Types(), ", "))}
+		}
+	}
+	if f.Task != "" {
+		id, err := pipeline.ParseTaskID(f.Task)
+		if err != nil {
+			return out, &app.FieldError{Field: "query.task", Err: err}
+		}
+		out.Task = id
+	}
+	return out, nil
+}
+
+// readers registers the operations that read.
+func readers(s *server) {
+	b := s.back
+	add(s, op{http.MethodGet, "/tasks", "listTasks", "List tasks", "Without a status, those that are done, cancelled or archived are left out."},
+		func(ctx context.Context, in *struct {
+			Status string `query:"status"`
+			Agent  string `query:"agent"`
+			All    bool   `query:"all" doc:"Also those that are over"`
+			After  string `query:"after" doc:"The next of the page before"`
+			Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+		}) (out Tasks, err error) {
+			var after pipeline.TaskID
+			if in.After != "" {
+				if after, err = pipeline.ParseTaskID(in.After); err != nil {
+					return out, &app.FieldError{Field: "query.after", Err: err}
+				}
+			}
+			status, ok := pipeline.ParseStatus(in.Status)
+			if in.Status != "" && !ok {
+				return out, &app.FieldError{Field: "query.status", Err: errors.New("there is " + strings.Join(pipeline.Texts(pipeline.Statuses), ", "))}
+			}
+			var more bool
+			if out.Tasks, more, err = b.Tasks(ctx, status, in.Agent, in.All, after, in.Limit); more {
+				out.Next = out.Tasks[len(out.Tasks)-1].TaskID.String()
+			}
+			return out, err
+		})
+	add(s, op{http.MethodGet, "/tasks/{id}", "getTask", "Show a task, its runs and all that happened to it", "As otm show does."},
+		func(ctx context.Context, in *struct{ OfTask }) (out Task, err error) {
+			id, err := in.task()
+			if err != nil {
+				return out, err
+			}
+			is, err := b.Task(ctx, id)
+			if err != nil {
+				return out, err
+			}
+			return Task{is.Task, append([]view.Line{}, is.History...), is.Why}, nil
+		})
+	add(s, op{http.MethodGet, "/agents", "listAgents", "Say who works at what", "As otm agents does."},
+		func(ctx context.Context, _ *struct{}) ([]app.AgentLine, error) { return b.Agents(ctx) })
+	add(s, op{http.MethodGet, "/dead", "listDead", "List the tasks and drops that failed", "As otm dead does."},
+		func(ctx context.Context, _ *struct{}) ([]app.DeadLetter, error) { return b.Dead(ctx) })
+	add(s, op{http.MethodGet, "/status", "getStatus", "Say how things stand", "As otm status does."},
+		func(ctx context.Context, _ *struct{}) (*view.Summary, error) {
+			v, err := b.View(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return view.SummaryOf(v, maxFailed), v.Err()
+		})
+	add(s, op{http.MethodGet, "/events", "listEvents", "List what happened, oldest first", "As otm events does."},
+		func(ctx context.Context, in *struct {
+			EventFilter
+			Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+		}) (out Events, err error) {
+			f, err := in.filter()
+			if err != nil {
+				return out, err
+			}
+			f.Limit = in.Limit
+			out.Events, out.Next, err = s.events(ctx, f)
+			return out, err
+		})
+}
+
+// maxFailed bounds how many failed files the status gives reasons of.
+const maxFailed = 50
+
+// events reads a page of events, and the number after which the next one begins.
+func (s *server) events(ctx context.Context, f core.EventFilter) ([]core.Envelope, int64, error) {
+	store, err := s.back.Store(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	last, err := store.LastEvent(ctx) // before the page is read: what comes later is on the next one
+	if err != nil {
+		return nil, 0, err
+	}
+	events, err := store.Events(ctx, f)
+	if err != nil {
+		return nil, 0, err
+	}
+	all := make([]core.Envelope, 0, len(events))
+	next := max(f.After, last)
+	for i := range events {
+		e, err := events[i].Envelope(store.ID(), core.Producer{Service: "otm", Version: s.back.Version()})
+		if err != nil {
+			return nil, 0, err
+		}
+		all = append(all, e)
+	}
+	if n := len(events); n > 0 && (n == f.Limit || events[n-1].Seq > next) {
+		next = events[n-1].Seq
+	}
+	return all, next, nil
+}

@@ -1,0 +1,188 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"otm/internal/app"
+	"otm/pipeline/inbox/watch"
+)
+
+// streamID is the operation of the stream.
+const streamID = "streamEvents"
+
+// lookEvery is the pause between two looks for new events without a hint.
+const lookEvery = time.Second
+
+// sendTime is how long a reader may accept no data before it is dropped.
+const sendTime = 30 * time.Second
+
+// eventsAtOnce bounds how many events a stream reads together.
+const eventsAtOnce = 100
+
+// hub tells streams that there are new events. Each stream reads them by itself, from where
+// it is: a slow one holds nobody up.
+type hub struct {
+	back *app.Backend
+
+	mu      sync.Mutex
+	streams int
+	last    int64         // the last event that the streams know of
+	more    chan struct{} // closed when there are later ones
+}
+
+func newHub(b *app.Backend) *hub { return &hub{back: b, more: make(chan struct{})} }
+
+// run looks for events until ctx ends: after a hint, as commands change files, and now and
+// then.
+func (h *hub) run(ctx context.Context) error {
+	dir := h.back.Dir()
+	files := watch.New(func(name string) bool { return name == "changed" || strings.HasSuffix(name, ".json") }, filepath.Join(dir, "tasks"), filepath.Join(dir, "board"))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { files.Run(ctx) })
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-files.Changed():
+		}
+		h.look(ctx)
+	}
+}
+
+// look wakes the streams if there are new events.
+func (h *hub) look(ctx context.Context) {
+	h.mu.Lock()
+	open := h.streams
+	h.mu.Unlock()
+	if open == 0 {
+		return
+	}
+	store, err := h.back.Store(ctx)
+	if err != nil {
+		return
+	}
+	last, err := store.LastEvent(ctx)
+	if err != nil {
+		return // the next look tries again
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if last != h.last {
+		h.last = last
+		close(h.more)
+		h.more = make(chan struct{})
+	}
+}
+
+// later returns a channel that is closed when there are new events.
+func (h *hub) later() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.more
+}
+
+func (h *hub) open(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.streams += n
+}
+
+// streams registers the stream of events.
+func streams(s *server) {
+	huma.Register(s.huma, huma.Operation{
+		OperationID: streamID, Method: http.MethodGet, Path: Prefix + "/events/stream", Summary: "Follow what happens",
+		Description: "Server-sent events: the id is the number of the event, the event its type, the data as in GET /events. " +
+			"With Last-Event-ID or after, it begins with the event that follows; else with the next one.",
+		Responses: map[string]*huma.Response{"200": {Description: "The events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}},
+	}, func(ctx context.Context, in *struct {
+		EventFilter
+		Last string `header:"Last-Event-ID" doc:"Number of the last event that was received"`
+	}) (*huma.StreamResponse, error) {
+		f, err := in.filter()
+		if err != nil {
+			return nil, s.problem(err)
+		}
+		if in.Last != "" {
+			if f.After, err = strconv.ParseInt(in.Last, 10, 64); err != nil || f.After < 0 {
+				return nil, field("header.Last-Event-ID", "is no number of an event")
+			}
+		}
+		store, err := s.back.Store(ctx)
+		if err == nil && f.After == 0 && in.Last == "" {
+			f.After, err = store.LastEvent(ctx)
+		}
+		if err != nil {
+			return nil, s.problem(err)
+		}
+		f.Limit = eventsAtOnce
+		return &huma.StreamResponse{Body: func(c huma.Context) {
+			r, w := humago.Unwrap(c)
+			out := &sender{w: w, control: http.NewResponseController(w)}
+			out.control.SetReadDeadline(time.Time{}) // the server's limits are for exchanges that end
+			w.Header().Set("Content-Type", "text/event-stream")
+			s.hub.open(1)
+			defer s.hub.open(-1)
+			beat := time.NewTicker(s.beat)
+			defer beat.Stop()
+			if out.send(": begins\n\n") != nil {
+				return
+			}
+			for {
+				more := s.hub.later()
+				events, next, err := s.events(r.Context(), f)
+				if err != nil {
+					s.back.Log().Warn("stream of events ends", "err", err)
+					return // the reader comes again
+				}
+				f.After = next
+				for i := range events {
+					data, err := json.Marshal(&events[i])
+					if err != nil || out.send(fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", events[i].Sequence, events[i].EventType, data)) != nil {
+						return
+					}
+				}
+				if len(events) == eventsAtOnce {
+					continue
+				}
+				select {
+				case <-r.Context().Done():
+					return
+				case <-more:
+				case <-beat.C:
+					if out.send(": still here\n\n") != nil {
+						return
+					}
+				}
+			}
+		}}, nil
+	})
+}
+
+// sender writes to a stream.
+type sender struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (s *sender) send(text string) error {
+	s.control.SetWriteDeadline(time.Now().Add(sendTime))
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
