@@ -3,9 +3,7 @@
 //
 // Each component has one file, otm-<component>-state.json. It replaces the file
 // at the end of each run, failed or not, and once a minute during a longer run
-// that makes progress. Runs of a resident that follow each other closely and find
-// the same share one beat (Writer.Pause). A component that hangs stops writing. All
-// readers use Judge.
+// that makes progress. A component that hangs stops writing. All readers use Judge.
 //
 // The file is replaced in one step but not synced: after a power failure it may
 // be old or damaged.
@@ -18,7 +16,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -143,10 +140,6 @@ const longRun = time.Minute
 type Writer struct {
 	// Config is written into each heartbeat, see [Beat]. Set it before the first.
 	Config string
-	// Pause is how long the beat of a run may wait that comes so soon after the last
-	// beat and has the same result and findings. The last such run is then written; see
-	// Flush. Zero: it does not wait.
-	Pause time.Duration
 
 	dir, id, version string
 	now              func() time.Time
@@ -155,10 +148,6 @@ type Writer struct {
 	progress time.Time  // of the current run
 	beaten   time.Time  // the progress at the last beat
 	last     Beat
-	written  time.Time   // of last; zero: not by us
-	owed     *Report     // of a run whose beat waits
-	ended    time.Time   // when that run ended
-	flush    *time.Timer // writes it
 }
 
 // NewWriter returns the writer of a component's heartbeat. It continues the
@@ -198,35 +187,8 @@ func (w *Writer) Run() (end func(*Report) error) {
 			return nil
 		}
 		w.Progress()
-		return w.end(r)
+		return w.Beat(r.Result(), r.Details(), r.Findings()...)
 	}
-}
-
-// end writes the heartbeat of a run that ended, or has it wait.
-func (w *Writer) end(r *Report) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.now()
-	wait := w.Pause - now.Sub(w.written)
-	same := r.Result() == w.last.Result && slices.EqualFunc(r.Findings(), w.last.Findings, explain.Finding.Equal)
-	if w.written.IsZero() || wait <= 0 || wait > w.Pause || !same {
-		return w.write(now, r.Result(), r.Details(), r.Findings())
-	}
-	if w.owed == nil {
-		w.flush = time.AfterFunc(wait, func() { w.Flush() }) // if it cannot be written, its age tells
-	}
-	w.owed, w.ended = r, now
-	return nil
-}
-
-// Flush writes the beat that waits, if one does.
-func (w *Writer) Flush() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.owed == nil {
-		return nil
-	}
-	return w.write(w.ended, w.owed.Result(), w.owed.Details(), w.owed.Findings())
 }
 
 // Progress notes that the current run makes progress.
@@ -258,15 +220,7 @@ func (w *Writer) during() {
 func (w *Writer) Beat(r Result, details string, findings ...explain.Finding) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.write(w.now(), r, details, findings)
-}
-
-// write writes the heartbeat of a run that ended, or beat, at the given time.
-func (w *Writer) write(at time.Time, r Result, details string, findings []explain.Finding) error {
-	if w.owed != nil {
-		w.owed = nil
-		w.flush.Stop()
-	}
+	at := w.now()
 	details = safe.Escape(details)
 	if len(details) > maxDetails {
 		details = strings.ToValidUTF8(details[:maxDetails], "") + "…"
@@ -278,7 +232,7 @@ func (w *Writer) write(at time.Time, r Result, details string, findings []explai
 	if w.progress.IsZero() {
 		w.progress = at
 	}
-	w.beaten, w.written = w.progress, w.now()
+	w.beaten = w.progress
 	host, _ := os.Hostname()
 	w.last = Beat{
 		ID: w.id, Status: "alive", LastRun: stamp(at), Result: r, Details: details, PID: os.Getpid(),

@@ -80,10 +80,6 @@ type component struct {
 // start is a hint as well.
 const noBoardRetry = 30 * time.Second
 
-// beatPause is how long the beats of a resident's runs may wait. One change on the board
-// leads to several runs.
-const beatPause = 5 * time.Second
-
 // workWait bounds the wait for another process's run.
 const workWait = 60 * time.Second
 
@@ -155,8 +151,6 @@ func (c *component) Resident(ctx context.Context) error {
 		return err
 	}
 	defer l.Release()
-	c.beat.Pause = beatPause
-	defer c.beat.Flush()
 	c.log.Info("started", "version", c.home.Version, "dir", c.home.Dir, "every", c.every)
 	defer c.log.Info("stopped")
 	why := timely
