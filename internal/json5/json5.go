@@ -6,9 +6,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/big"
+	"math"
+	"regexp"
+	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -30,223 +31,84 @@ func Unmarshal(data []byte, v any) error {
 	return json.Unmarshal(plain, v)
 }
 
+// The parts of a text of JSON5. A word is a name or a number.
+var (
+	space = regexp.MustCompile(`^(?:[\s\v\p{Z}\x{feff}]|//[^\n\r]*|/\*(?s:.*?)\*/)+`)
+	token = regexp.MustCompile(`^(?:[{}\[\]:,]|"(?:[^"\\\n\r]|\\(?s:.))*"|'(?:[^'\\\n\r]|\\(?s:.))*'|[\p{L}\p{N}$_+.-]+)`)
+	// special is what a text in quotes may hold and JSON writes otherwise.
+	special = regexp.MustCompile(`\\(?:x[0-9a-fA-F]{2}|\r\n|(?s:.))|["\x00-\x1f]`)
+)
+
 // toJSON rewrites the tokens of a text of JSON5 as those of JSON. It does not look at
 // their order: who parses the result does.
 func toJSON(data []byte) ([]byte, error) {
-	r := &rewriter{in: string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))}
-	for {
-		if err := r.skip(); err != nil {
-			return nil, err
+	in, out := string(data), new(bytes.Buffer)
+	comma := false // one was read, and is written unless a bracket closes
+	for rest := in[len(space.FindString(in)):]; rest != ""; {
+		fail := func(what string) ([]byte, error) {
+			return nil, fmt.Errorf("line %d: %s", 1+strings.Count(in[:len(in)-len(rest)], "\n"), what)
 		}
-		if r.rest() == "" {
-			return r.out.Bytes(), nil
+		t := token.FindString(rest)
+		if t == "" {
+			first, _ := utf8.DecodeRuneInString(rest)
+			return fail(fmt.Sprintf("unexpected %q", first))
 		}
-		if err := r.token(); err != nil {
-			return nil, err
-		}
-	}
-}
-
-type rewriter struct {
-	in    string
-	at    int // in bytes
-	out   bytes.Buffer
-	comma bool // a comma was read, and is written unless a bracket closes
-}
-
-func (r *rewriter) rest() string { return r.in[r.at:] }
-
-func (r *rewriter) fail(format string, args ...any) error {
-	return fmt.Errorf("line %d: %s", 1+strings.Count(r.in[:r.at], "\n"), fmt.Sprintf(format, args...))
-}
-
-// skip skips space and comments.
-func (r *rewriter) skip() error {
-	for {
-		trimmed := strings.TrimLeftFunc(r.rest(), func(c rune) bool {
-			return unicode.IsSpace(c) || c == '\u2028' || c == '\u2029' || c == '\ufeff'
-		})
-		r.at = len(r.in) - len(trimmed)
+		next := rest[len(t):]
+		next = next[len(space.FindString(next)):]
 		switch {
-		case strings.HasPrefix(trimmed, "//"):
-			end := strings.IndexAny(trimmed, "\n\r\u2028\u2029")
-			if end < 0 {
-				end = len(trimmed)
-			}
-			r.at += end
-		case strings.HasPrefix(trimmed, "/*"):
-			end := strings.Index(trimmed[2:], "*/")
-			if end < 0 {
-				return r.fail("the comment does not end")
-			}
-			r.at += end + 4
-		default:
-			return nil
+		case t == "," && comma:
+			return fail("two commas")
+		case comma && t != "}" && t != "]":
+			out.WriteByte(',')
 		}
+		if comma = t == ","; !comma {
+			value, ok := rewritten(t, strings.HasPrefix(next, ":"))
+			if !ok {
+				return fail("a word that is no value: put texts into quotes")
+			}
+			out.WriteString(value + " ") // two in a row are none
+		}
+		rest = next
 	}
+	return out.Bytes(), nil
 }
 
-// token rewrites one token.
-func (r *rewriter) token() error {
-	c := r.in[r.at]
-	if c == ',' {
-		if r.comma {
-			return r.fail("two commas")
-		}
-		r.comma = true
-		r.at++
-		return nil
-	}
-	if r.comma && c != '}' && c != ']' {
-		r.out.WriteByte(',')
-	}
-	r.comma = false
+// rewritten returns a token as JSON writes it; false: it is no value. JSON5 permits numbers
+// to be hexadecimal, to have a plus, and to begin or end with their point.
+func rewritten(t string, isKey bool) (string, bool) {
 	switch {
-	case strings.IndexByte("{}[]:", c) >= 0:
-		r.out.WriteByte(c)
-		r.at++
-		return nil
-	case c == '"' || c == '\'':
-		return r.text(c)
+	case t[0] == '"' || t[0] == '\'':
+		return `"` + special.ReplaceAllStringFunc(t[1:len(t)-1], escaped) + `"`, true
+	case isKey && !strings.Contains("{}[]:", t):
+		return strconv.Quote(t), true
+	case json.Valid([]byte(t)) || strings.Contains("{}[]:", t):
+		return t, true
 	}
-	word := r.word()
-	if word == "" {
-		return r.fail("unexpected %q", []rune(r.rest())[0])
+	if n, err := strconv.ParseInt(t, 0, 64); err == nil {
+		return strconv.FormatInt(n, 10), true
 	}
-	r.at += len(word)
-	if err := r.skip(); err != nil {
-		return err
+	f, err := strconv.ParseFloat(t, 64)
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return "null", err == nil
 	}
-	switch {
-	case strings.HasPrefix(r.rest(), ":"):
-		return r.write(word)
-	case word == "true" || word == "false" || word == "null":
-		r.out.WriteString(word)
-		return nil
-	}
-	return r.number(word)
+	return strconv.FormatFloat(f, 'g', -1, 64), err == nil
 }
 
-// word returns the name or the number that begins here; "": none does.
-func (r *rewriter) word() string {
-	end := strings.IndexFunc(r.rest(), func(c rune) bool {
-		return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("$_+-.", c)
-	})
-	if end < 0 {
-		return r.rest()
+// escaped writes a special part of a text in quotes as JSON does.
+func escaped(part string) string {
+	switch c := part[len(part)-1]; {
+	case part[0] != '\\' && c == '"':
+		return `\"`
+	case part[0] != '\\':
+		return fmt.Sprintf(`\u%04x`, c)
+	case part[1] == 'x' && len(part) == len(`\x41`):
+		return `\u00` + part[len(`\x`):]
+	case c == '\n' || c == '\r': // the text goes on
+		return ""
+	case c == 'v' || c == '0':
+		return map[byte]string{'v': `\u000b`, '0': `\u0000`}[c]
+	case strings.IndexByte(`"\/bfnrtu`, c) >= 0:
+		return part
 	}
-	return r.rest()[:end]
-}
-
-func (r *rewriter) write(text string) error {
-	quoted, err := json.Marshal(text)
-	r.out.Write(quoted)
-	return err
-}
-
-// number writes a number, which JSON5 permits to be hexadecimal, to have a plus, and to
-// begin or end with its point.
-func (r *rewriter) number(word string) error {
-	digits := strings.TrimLeft(word, "+-")
-	if len(word)-len(digits) > 1 {
-		return r.fail("a word that is no value: put texts into quotes")
-	}
-	if digits == "Infinity" || digits == "NaN" {
-		r.out.WriteString("null")
-		return nil
-	}
-	if lower := strings.ToLower(digits); strings.HasPrefix(lower, "0x") {
-		n, ok := new(big.Int).SetString(lower[2:min(len(lower), maxHex)], 16)
-		if !ok || len(lower) > maxHex || lower[2] == '+' || lower[2] == '-' {
-			return r.fail("a number that is none")
-		}
-		digits = n.String()
-	}
-	whole, part, point := strings.Cut(digits, ".")
-	if point && whole+part != "" {
-		if whole == "" {
-			whole = "0"
-		}
-		if part == "" || part[0] == 'e' || part[0] == 'E' {
-			part = "0" + part
-		}
-		digits = whole + "." + part
-	}
-	if word[0] == '-' {
-		digits = "-" + digits
-	}
-	if !json.Valid([]byte(digits)) || strings.Trim(digits, "0123456789+-.eE") != "" {
-		return r.fail("a word that is no value: put texts into quotes")
-	}
-	r.out.WriteString(digits + " ") // two in a row are none
-	return nil
-}
-
-// maxHex bounds the characters of a hexadecimal number.
-const maxHex = 64
-
-// escapes are those of one character that stand for another one.
-var escapes = map[rune]rune{'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', '0': 0}
-
-// text writes a text in quotes.
-func (r *rewriter) text(quote byte) error {
-	var b strings.Builder
-	for i := r.at + 1; i < len(r.in); {
-		c, size := utf8.DecodeRuneInString(r.in[i:])
-		i += size
-		switch {
-		case c == rune(quote):
-			r.at = i
-			return r.write(b.String())
-		case c == '\n' || c == '\r':
-			return r.fail("the text does not end on its line")
-		case c != '\\':
-			b.WriteRune(c)
-			continue
-		case i == len(r.in):
-			return r.fail("the text does not end")
-		}
-		c, size = utf8.DecodeRuneInString(r.in[i:])
-		i += size
-		switch {
-		case c == 'x' || c == 'u':
-			n := 2
-			if c == 'u' {
-				n = 4
-			}
-			text, used := escaped(r.in[i:], n)
-			if used == 0 {
-				return r.fail("an escape lacks its %d hexadecimal digits", n)
-			}
-			b.WriteString(text)
-			i += used
-		case c == '\r' && strings.HasPrefix(r.in[i:], "\n"):
-			i++ // the line goes on
-		case c == '\n' || c == '\r' || c == '\u2028' || c == '\u2029':
-		default:
-			if known, ok := escapes[c]; ok {
-				c = known
-			}
-			b.WriteRune(c)
-		}
-	}
-	return r.fail("the text does not end")
-}
-
-// escaped reads n hexadecimal digits, and the second half of a pair of \u, and returns
-// what they mean and how many bytes they are; 0: they are none.
-func escaped(in string, n int) (text string, used int) {
-	digits := in[:min(n, len(in))]
-	if len(digits) < n || strings.Trim(digits, "0123456789abcdefABCDEF") != "" {
-		return "", 0
-	}
-	literal := `\u` + strings.Repeat("0", 4-n) + digits
-	if n == 4 && len(in) >= 10 && in[4:6] == `\u` && strings.Trim(in[6:10], "0123456789abcdefABCDEF") == "" {
-		var pair string
-		if json.Unmarshal([]byte(`"`+literal+in[4:10]+`"`), &pair) == nil && utf8.RuneCountInString(pair) == 1 {
-			return pair, 10
-		}
-	}
-	json.Unmarshal([]byte(`"`+literal+`"`), &text) // hexadecimal digits always decode
-	return text, n
+	return part[1:]
 }

@@ -23,6 +23,7 @@ func TestUnmarshal(t *testing.T) {
 		{`[0x1F, +1, .5, 5., -.5, -0xa, 1e3, Infinity, -Infinity, NaN, 5.e1]`, `[31,1,0.5,5,-0.5,-10,1000,null,null,null,50]`},
 		{`'\x41\u00e9\ud83d\ude00\v\0\q\
 b"//no"'`, `"Aé😀\u000b\u0000qb\"//no\""`},
+		{"'\\€\t\\x4'", `"€\tx4"`},
 		{`"\ud83dx"`, `"\ufffdx"`},
 		{`{"url":"http://x/*y*/"}`, `{"url":"http://x/*y*/"}`},
 		{"{ä: 1}", `{"ä":1}`},
@@ -41,7 +42,7 @@ b"//no"'`, `"Aé😀\u000b\u0000qb\"//no\""`},
 	}
 	for _, tt := range []struct{ in, want string }{
 		{"", "unexpected end"}, {"{a: 1", "unexpected end"}, {"{a 1}", "line 1"}, {"[1,,2]", "line 1: two commas"},
-		{"\n\n{a: /* no", "line 3: the comment does not end"}, {"{\n'a", "line 2: the text does not end"}, {"'a\nb'", "line 1"}, {`'\x4'`, "line 1: an escape"},
+		{"\n\n{a: /* no", "line 3: unexpected '/'"}, {"{\n'a", `line 2: unexpected '\''`}, {"'a\nb'", "line 1"},
 		{`'\`, "line 1"}, {"[--1]", "line 1"}, {"[0x]", "line 1"}, {"[0x-1]", "line 1"}, {"[.]", "line 1"}, {"[nul]", "line 1"}, {"{a: #}", `unexpected '#'`},
 		{"{} {}", "after top-level value"},
 	} {
