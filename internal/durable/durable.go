@@ -224,6 +224,16 @@ func rename(from, to string, by func(from, to string) error) error {
 	return crash.Failed("renamed", to)
 }
 
+// linkNoReplace renames a file by link(2), which never replaces, and unlink(2). If
+// we crash between the two, the file has both names; the old one is a temporary
+// or an inbox name and is handled again.
+func linkNoReplace(from, to string) error {
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	return os.Remove(from)
+}
+
 // MkdirAll is Mkdir for dir and its missing parents. It is for directories outside
 // the data directory and for otm init: other callers use Mkdir, so that a data
 // directory that is gone stays gone.
