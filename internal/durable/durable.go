@@ -274,26 +274,32 @@ func Mkdir(dir string) error {
 	return SyncDir(filepath.Dir(dir))
 }
 
-// RemoveLeftovers deletes the temporary files of this package in dir that have not
-// changed for the given age, and returns how many. Files of a running writer are
-// younger. It is not durable.
-func RemoveLeftovers(dir string, olderThan time.Duration, now time.Time) (int, error) {
+// Leftovers returns the paths of the temporary files of this package in dir that have
+// not changed for the given age. Files of a running writer are younger.
+func Leftovers(dir string, olderThan time.Duration, now time.Time) (paths []string, err error) {
 	entries, err := ReadDir(dir)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	removed := 0
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), TempPrefix) {
 			continue
 		}
 		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || now.Sub(info.ModTime()) < olderThan {
-			continue
+		if err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) >= olderThan {
+			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
-		if Remove(filepath.Join(dir, e.Name())) == nil {
+	}
+	return paths, nil
+}
+
+// RemoveLeftovers deletes the Leftovers in dir, and returns how many. It is not durable.
+func RemoveLeftovers(dir string, olderThan time.Duration, now time.Time) (removed int, err error) {
+	paths, err := Leftovers(dir, olderThan, now)
+	for _, path := range paths {
+		if Remove(path) == nil {
 			removed++
 		}
 	}
-	return removed, nil
+	return removed, err
 }

@@ -2,6 +2,8 @@ package fsck
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"otm/core"
@@ -12,7 +14,7 @@ import (
 
 // rows looks for ids that stand in several rows, or in another row than their task's.
 func (c *check) rows() error {
-	for _, id := range sorted(c.board.Bearers) {
+	for _, id := range slices.Sorted(maps.Keys(c.board.Bearers)) {
 		rows, t := c.board.Bearers[id], c.tasks[id]
 		switch {
 		case len(rows) > 1:
@@ -58,7 +60,7 @@ func taken(t *core.Task) string {
 
 // rowsOfTasks looks for the rows of the tasks and of their steps.
 func (c *check) rowsOfTasks() error {
-	for _, id := range sorted(c.tasks) {
+	for _, id := range slices.Sorted(maps.Keys(c.tasks)) {
 		t := c.tasks[id]
 		if t.Away() || t.RowID == "" {
 			continue

@@ -65,7 +65,7 @@ func (c *check) dispatchFiles() error {
 			c.found(RuleDispatch, p.id, "", explain.EntryTwice, "n", n, "path", p.workspace, "file", filepath.Join(p.workspace, dispatch.FileName))
 		}
 	}
-	for _, id := range sorted(c.tasks) {
+	for _, id := range slices.Sorted(maps.Keys(c.tasks)) {
 		t := c.tasks[id]
 		d := t.Dispatch
 		if !t.Waiting() || d.Workspace == "" || d.FlippedAt.IsZero() {

@@ -3,9 +3,9 @@ package fsck
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"otm/core"
@@ -61,7 +61,7 @@ func (c *check) counterAbove() error {
 	if err != nil {
 		return err
 	}
-	used = slices.Concat(used, sorted(c.tasks), sorted(c.board.Bearers))
+	used = slices.Concat(used, slices.Collect(maps.Keys(c.tasks)), slices.Collect(maps.Keys(c.board.Bearers)))
 	stored, err := c.counter.Stored()
 	switch next := pipeline.TaskID(stored); {
 	case errors.Is(err, counter.ErrBadCounter):
@@ -85,24 +85,6 @@ var TempFolders = []string{
 // litterAge is the age from which on a temporary file is left over.
 const litterAge = time.Hour
 
-// oldTemps lists the paths of temporary files in dir that are older than litterAge.
-func oldTemps(dir string, now time.Time) (old []string, err error) {
-	entries, err := durable.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), durable.TempPrefix) {
-			continue
-		}
-		info, err := e.Info()
-		if err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > litterAge { // a writer makes files
-			old = append(old, filepath.Join(dir, e.Name()))
-		}
-	}
-	return old, nil
-}
-
 func (c *check) litter() error {
 	var dirs []string
 	for _, name := range TempFolders {
@@ -114,7 +96,7 @@ func (c *check) litter() error {
 		}
 	}
 	for _, dir := range dirs {
-		old, err := patience.Read(dir, patience.Reader, nil, func() ([]string, error) { return oldTemps(dir, c.Now) })
+		old, err := patience.Read(dir, patience.Reader, nil, func() ([]string, error) { return durable.Leftovers(dir, litterAge, c.Now) })
 		if err := unread(err); err != nil {
 			return err
 		}

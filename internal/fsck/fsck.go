@@ -8,9 +8,7 @@
 package fsck
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"otm/core"
@@ -133,13 +131,4 @@ func (c *check) found(rule string, id pipeline.TaskID, r Repair, code explain.Co
 
 func (c *check) add(rule string, r Repair, f explain.Finding) {
 	c.findings = append(c.findings, Finding{Rule: rule, TaskID: f.Task, Text: f.Text(c.Now), Hint: f.Next(c.Now), Repair: r, Path: f.Args["path"], Code: f.Code, Args: f.Args})
-}
-
-func sorted[K cmp.Ordered, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
