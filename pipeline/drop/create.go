@@ -71,9 +71,7 @@ func ParseCreate(data []byte) (*Create, error) {
 	id := r.taskID("taskId", pipeline.ParseFileID)
 	c := r.create(pipeline.Task{ID: id, Priority: pipeline.Normal, Type: pipeline.Action})
 	c.ID = r.text("id", pipeline.MaxText)
-	if r.has("by") {
-		c.By = r.text("by", pipeline.MaxText)
-	}
+	c.By = r.text("by", pipeline.MaxText)
 	c.Parked = r.parked()
 	c.Ignored = r.object.unknown(createFields)
 	return c, r.err
@@ -126,15 +124,9 @@ func ParseLine(data []byte, defaults Line) (*Line, error) {
 
 // create reads the fields that a file and a line share, over the defaults in t.
 func (r *reader) create(t pipeline.Task) *Create {
-	if r.has("title") {
-		t.Title = r.text("title", pipeline.MaxText)
-	}
-	if r.has("agent") {
-		t.Agent = r.text("agent", pipeline.MaxText)
-	}
-	if r.has("project") {
-		t.Project = r.text("project", pipeline.MaxText)
-	}
+	r.textInto("title", &t.Title, pipeline.MaxText)
+	r.textInto("agent", &t.Agent, pipeline.MaxText)
+	r.textInto("project", &t.Project, pipeline.MaxText)
 	if r.has("priority") {
 		t.Priority = enum(r, "priority", pipeline.ParsePriority, pipeline.Priorities)
 	}
@@ -145,15 +137,9 @@ func (r *reader) create(t pipeline.Task) *Create {
 			r.fail(&InvalidError{Field: "type", Reason: fmt.Sprintf("is %q, which is no name", label)})
 		}
 	}
-	if r.has("subtasks") {
-		t.Steps = r.texts("subtasks")
-	}
-	if r.has("context") {
-		t.Context = r.text("context", pipeline.MaxText)
-	}
-	if r.has("inputFiles") {
-		t.Inputs = r.texts("inputFiles")
-	}
+	r.textsInto("subtasks", &t.Steps)
+	r.textInto("context", &t.Context, pipeline.MaxText)
+	r.textsInto("inputFiles", &t.Inputs)
 	if r.has("parent") {
 		t.Parent = r.taskID("parent", pipeline.ParseFileID)
 	}

@@ -61,6 +61,13 @@ func (r *reader) text(field string, limit int) string {
 	return s
 }
 
+// textInto reads a string, if the field has a value.
+func (r *reader) textInto(field string, s *string, limit int) {
+	if r.has(field) {
+		*s = r.text(field, limit)
+	}
+}
+
 // number reads a number of at least 1.
 func (r *reader) number(field string) (n int) {
 	if err := json.Unmarshal(r.object.Get(field), &n); err != nil || n < 1 {
@@ -117,22 +124,23 @@ func newReader(data []byte, known ...string) (*reader, error) {
 	return r, nil
 }
 
-func (r *reader) texts(field string) []string {
+// textsInto reads an array of strings, if the field has a value.
+func (r *reader) textsInto(field string, list *[]string) {
+	if !r.has(field) {
+		return
+	}
 	var raws []json.RawMessage
 	if err := json.Unmarshal(r.object.Get(field), &raws); err != nil {
 		r.fail(&InvalidError{Field: field, Reason: "must be an array of strings, is " + kind(r.object.Get(field))})
-		return nil
 	}
-	var list []string
+	*list = nil
 	for i, raw := range raws {
 		var s string
 		if err := json.Unmarshal(raw, &s); err != nil || kind(raw) != "a string" {
 			r.fail(&InvalidError{Field: fmt.Sprintf("%s[%d]", field, i), Reason: "must be a string, is " + kind(raw)})
-			return nil
 		}
-		list = append(list, s)
+		*list = append(*list, s)
 	}
-	return list
 }
 
 // time reads a time, in whole seconds. A value of a wrong type is refused. A text

@@ -11,15 +11,9 @@ import (
 
 // message reads the message of an update, over the defaults in m.
 func (r *reader) message(m *pipeline.Message) {
-	if r.has("note") {
-		m.Text = r.text("note", pipeline.MaxText)
-	}
-	if r.has("tag") {
-		m.Tag = pipeline.Tag(r.text("tag", pipeline.MaxText))
-	}
-	if r.has("mentions") {
-		m.Mentions = r.texts("mentions")
-	}
+	r.textInto("note", &m.Text, pipeline.MaxText)
+	r.textInto("tag", (*string)(&m.Tag), pipeline.MaxText)
+	r.textsInto("mentions", &m.Mentions)
 	if r.has("percent") {
 		m.Percent = new(int)
 		if raw := r.object.Get("percent"); json.Unmarshal(raw, m.Percent) != nil {

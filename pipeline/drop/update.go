@@ -115,19 +115,11 @@ func (r *reader) update(u Update) *Update {
 	if r.has("status") {
 		u.Status = r.status()
 	}
-	if r.has("subtasksDone") {
-		u.StepsDone = r.texts("subtasksDone")
-	}
-	if r.has("reason") {
-		u.Reason = r.text("reason", pipeline.MaxText)
-	}
-	if r.has("result") {
-		u.Result = r.text("result", pipeline.MaxResult)
-	}
+	r.textsInto("subtasksDone", &u.StepsDone)
+	r.textInto("reason", &u.Reason, pipeline.MaxText)
+	r.textInto("result", &u.Result, pipeline.MaxResult)
 	r.message(&u.Message)
-	if r.has("by") {
-		u.By = r.text("by", pipeline.MaxText)
-	}
+	r.textInto("by", &u.By, pipeline.MaxText)
 	if r.has("run") {
 		u.Run = r.number("run")
 	}
