@@ -188,31 +188,22 @@ func (r *create) checkNames(c *cobra.Command, lines []*drop.Line) error {
 	if conf == nil {
 		return nil
 	}
-	agents := r.agents(conf)
-	var problems []string
-	for i, l := range lines {
-		t := &l.Task
-		reason, flag, near := "", "agent", ""
+	agents, types := r.agents(conf), pipeline.Texts(conf.Types.All())
+	return r.checkEach(len(lines), func(i int) error {
+		t := &lines[i].Task
 		switch a := agents.Named(t.Agent); {
 		case a != nil:
 			t.Agent = a.Name
 		case len(agents) > 0:
-			reason = fmt.Sprintf("no agent %q is configured; there are %s", t.Agent, strings.Join(agents.Names(), ", "))
-			near = cmp.Or(agents.Nearest(t.Agent), "NAME")
+			return cli.Errorf(cli.Usage, "no agent %q is configured; there are %s", t.Agent, strings.Join(agents.Names(), ", ")).
+				Hint("%v", r.corrected(c).Set("agent", cmp.Or(agents.Nearest(t.Agent), "NAME")))
 		}
-		if types := pipeline.Texts(conf.Types.All()); reason == "" && !conf.Types.Has(t.Type) {
-			reason = fmt.Sprintf("there is no type %q; there are %s", t.Type, strings.Join(types, ", "))
-			flag, near = "type", cmp.Or(pipeline.Nearest(string(t.Type), types), string(pipeline.Action))
+		if conf.Types.Has(t.Type) {
+			return nil
 		}
-		switch {
-		case reason == "":
-		case r.from == "":
-			return cli.Errorf(cli.Usage, "%s", reason).Hint("%v", r.corrected(c).Set(flag, near))
-		default:
-			problems = append(problems, fmt.Sprintf("line %d: %s", r.numbers[i], reason))
-		}
-	}
-	return r.refuseLines(problems)
+		return cli.Errorf(cli.Usage, "there is no type %q; there are %s", t.Type, strings.Join(types, ", ")).
+			Hint("%v", r.corrected(c).Set("type", cmp.Or(pipeline.Nearest(string(t.Type), types), string(pipeline.Action))))
+	})
 }
 
 // noteParents warns of parents that were never issued. The tasks are dropped all the same.

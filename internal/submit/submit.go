@@ -185,6 +185,21 @@ func (b *base) lines() ([]numbered, error) {
 	return lines, nil
 }
 
+// checkEach checks n drops: that of the flags, or those of the lines of --from.
+func (b *base) checkEach(n int, check func(i int) error) error {
+	var problems []string
+	for i := range n {
+		err := check(i)
+		if err != nil && b.from == "" {
+			return err
+		}
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("line %d: %v", b.numbers[i], err))
+		}
+	}
+	return b.refuseLines(problems)
+}
+
 // maxProblems is how many bad lines are printed.
 const maxProblems = 20
 

@@ -79,21 +79,14 @@ func (r *update) run(c *cobra.Command) error {
 		return err
 	}
 	agents := r.mentionable(updates)
-	var problems []string
-	for i, u := range updates {
-		err := r.check(u)
-		if err == nil {
-			err = checkMentions(u, agents)
-		}
-		if err != nil && r.from == "" {
+	err = r.checkEach(len(updates), func(i int) error {
+		if err := r.check(updates[i]); err != nil {
 			return err
 		}
-		if err != nil {
-			problems = append(problems, fmt.Sprintf("line %d: %v", r.numbers[i], err))
-		}
-	}
-	if len(problems) > 0 {
-		return r.refuseLines(problems)
+		return checkMentions(updates[i], agents)
+	})
+	if err != nil {
+		return err
 	}
 	drops, err := r.deliver(updates)
 	if err != nil {
