@@ -106,7 +106,7 @@ func TestSlackGoSpeaksToTheBoard(t *testing.T) {
 		t.Errorf("%d rows in all pages, want 4", len(seen))
 	}
 	ok("slackLists.items.deleteMultiple", api.DeleteListItemsContext(ctx, made.ListID, rows[1:]))
-	if _, err := api.GetListItemInfoContext(ctx, made.ListID, rows[1]); err == nil || err.Error() != "record_deleted" {
+	if _, err := api.GetListItemInfoContext(ctx, made.ListID, rows[1]); err == nil || err.Error() != "record_not_found" {
 		t.Errorf("info of a deleted row: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,8 @@ type method struct {
 
 // A call is one request on its way through a method.
 type call struct {
-	*args
+	form  url.Values
+	err   error // what is wrong with the arguments
 	store *store
 	who   *Identity
 }
@@ -101,11 +103,11 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	arguments, err := readArgs(r)
+	form, err := readForm(r)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := m.run(&call{args: arguments, store: a.store, who: who})
+	answer, err := m.run(&call{form: form, store: a.store, who: who})
 	if err == nil && m.writes {
 		a.announce(r.UserAgent())
 	}

@@ -11,17 +11,10 @@ import (
 	"strings"
 )
 
-// args are the arguments of one call, from a form. Arguments that no method
-// asks for are never looked at, as in Slack. The getters collect what is
-// wrong; err returns it.
-type args struct {
-	form     url.Values
-	problems []string
-}
-
-// readArgs reads and decodes the body. Invalid UTF-8 is replaced here, once,
-// because raw values are stored as they come.
-func readArgs(r *http.Request) (*args, error) {
+// readForm reads and decodes the body. Invalid UTF-8 is replaced here, once, because raw
+// values are stored as they come. Arguments that no method asks for are never looked at,
+// as in Slack.
+func readForm(r *http.Request) (url.Values, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.ContentLength != 0 && (err != nil || kind != "application/x-www-form-urlencoded") {
 		return nil, refuse("invalid_post_type", "send a form")
@@ -45,43 +38,36 @@ func readArgs(r *http.Request) (*args, error) {
 			values[i] = strings.ToValidUTF8(v, "\uFFFD")
 		}
 	}
-	return &args{form: form}, nil
+	return form, nil
 }
 
-func (a *args) problem(format string, v ...any) {
-	a.problems = append(a.problems, fmt.Sprintf(format, v...))
-}
-
-// err is nil, or invalid_arguments with a message for each problem so far.
-func (a *args) err() error {
-	if len(a.problems) == 0 {
-		return nil
+// problem notes what is wrong with the arguments; the first problem is told.
+func (c *call) problem(format string, v ...any) {
+	if c.err == nil {
+		c.err = refuse("invalid_arguments", fmt.Sprintf(format, v...))
 	}
-	return refuse("invalid_arguments", a.problems...)
 }
 
 // text returns an argument, "" if absent.
-func (a *args) text(name string) string { return a.form.Get(name) }
+func (c *call) text(name string) string { return c.form.Get(name) }
 
 // required is text that must be there.
-func (a *args) required(name string) string {
-	s := a.text(name)
+func (c *call) required(name string) string {
+	s := c.text(name)
 	if s == "" {
-		a.problem("missing required field: %s", name)
+		c.problem("missing required field: %s", name)
 	}
 	return s
 }
 
 // raw returns an argument that holds JSON, nil if it is absent or null.
-func (a *args) raw(name string) json.RawMessage {
-	raw := json.RawMessage(a.text(name))
-	switch {
-	case len(raw) == 0:
-		return nil
-	case !json.Valid(raw):
-		a.problem("invalid JSON: %s", name)
-		return nil
-	case isNull(raw):
+func (c *call) raw(name string) json.RawMessage {
+	raw := json.RawMessage(c.text(name))
+	valid := json.Valid(raw)
+	if len(raw) > 0 && !valid {
+		c.problem("invalid JSON: %s", name)
+	}
+	if !valid || isNull(raw) {
 		return nil
 	}
 	return raw

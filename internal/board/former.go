@@ -6,24 +6,13 @@ import (
 	"fmt"
 )
 
-// A former is the rows.jsonl of a former version: a header, then one transaction a
-// line. A crash may have torn the last line; nobody had an answer for it.
+// A formerEntry is a line of the rows.jsonl of a former version, after its header:
 //
-//	{"format":"otm-board","version":1,"synced":2}
+//	{"format":"otm-board","version":1}
 //	{"seq":1,"lists":[{"id":"F…",…}]}
 //	{"seq":2,"at":"…","by":"U0OTMBOT","rows":[{"list":"F…","id":"Rec…",…}]}
-type former struct {
-	path string
-	data []byte
-}
-
-type formerHeader struct {
-	Format string `json:"format"`
-	Synced uint64 `json:"synced"` // the file never had fewer lines than this
-}
-
 type formerEntry struct {
-	Seq     uint64  `json:"seq"` // one more than the line before
+	Seq     int     `json:"seq"` // one more than the line before
 	Lists   []*List `json:"lists"`
 	Rows    []*Row  `json:"rows"`
 	Deleted []struct {
@@ -33,55 +22,37 @@ type formerEntry struct {
 	Dropped []string `json:"dropped"` // ids of lists
 }
 
-// importInto puts the rows of the file into an empty database. The error matches
-// ErrCorrupt if the file is damaged where no crash can have damaged it.
-func (f *former) importInto(t *Tx) error {
-	lines := bytes.Split(bytes.TrimSuffix(f.data, []byte("\n")), []byte("\n"))
-	var h formerHeader
-	if json.Unmarshal(lines[0], &h) != nil || h.Format != "otm-board" {
-		return f.corrupt(1, "not the header of a board store")
+// importFormer puts the rows of a rows.jsonl into an empty database. A crash may have torn
+// its last line; nobody had an answer for it. The error matches ErrCorrupt if the file is
+// damaged where no crash can have damaged it.
+func importFormer(t *Tx, path string, data []byte) error {
+	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
+	var header struct{ Format string }
+	if json.Unmarshal(lines[0], &header) != nil || header.Format != "otm-board" {
+		return fmt.Errorf("%w: %q line 1: not the header of a board store", ErrCorrupt, path)
 	}
-	seq := uint64(0)
 	for i, line := range lines[1:] {
 		var e formerEntry
-		if json.Unmarshal(line, &e) != nil {
-			if i+2 == len(lines) {
-				break // torn
-			}
-			return f.corrupt(i+2, "unreadable, and later lines follow it")
+		err := json.Unmarshal(line, &e)
+		if err != nil && i+2 == len(lines) {
+			return nil // torn
 		}
-		if seq++; e.Seq != seq {
-			return f.corrupt(i+2, fmt.Sprintf("entry %d stands where entry %d belongs", e.Seq, seq))
+		if err != nil || e.Seq != i+1 {
+			return fmt.Errorf("%w: %q line %d: unreadable, or out of order", ErrCorrupt, path, i+2)
 		}
-		if err := e.apply(t); err != nil {
-			return f.corrupt(i+2, err.Error())
-		}
-	}
-	if seq < h.Synced {
-		return f.corrupt(len(lines)+1, fmt.Sprintf("the store ends after entry %d, and held %d", seq, h.Synced))
+		e.apply(t)
 	}
 	return nil
 }
 
-func (f *former) corrupt(number int, what string) error {
-	return fmt.Errorf("%w: %q line %d: %s", ErrCorrupt, f.path, number, what)
-}
-
-func (e *formerEntry) apply(t *Tx) error {
+func (e *formerEntry) apply(t *Tx) {
 	for _, l := range e.Lists {
 		t.PutList(l)
 	}
 	for _, r := range e.Rows {
-		if t.List(r.List) == nil {
-			return fmt.Errorf("row %q of list %q, which does not exist", r.ID, r.List)
-		}
 		t.PutRow(r)
 	}
 	for _, d := range e.Deleted {
-		if t.List(d.List) == nil {
-			return fmt.Errorf("deletion in list %q, which does not exist", d.List)
-		}
-		t.exec("INSERT OR IGNORE INTO deleted (list, id) VALUES ($1, $2)", d.List, d.ID)
 		t.exec("DELETE FROM rows WHERE list = $1 AND id = $2", d.List, d.ID)
 	}
 	for _, id := range e.Dropped {
@@ -89,5 +60,4 @@ func (e *formerEntry) apply(t *Tx) error {
 		t.exec("DELETE FROM lists WHERE id = $1", id)
 		t.exec("DELETE FROM rows WHERE list = $1", id)
 	}
-	return nil
 }

@@ -11,8 +11,8 @@ const maxCells = 100
 // edit runs fn as a transaction of the caller on the list, if the arguments are
 // right.
 func (c *call) edit(listID string, fn func(*Tx, *List) error) error {
-	if err := c.err(); err != nil {
-		return err
+	if c.err != nil {
+		return c.err
 	}
 	return c.store.do(c.who.UserID, func(t *Tx) error {
 		l := t.List(listID)

@@ -120,7 +120,7 @@ func TestSubtasks(t *testing.T) {
 
 	b.Must(t, "slackLists.items.deleteMultiple", object{"list_id": b.ListID, "ids": array{parent}})
 	wantEqual(t, "rows after the parent's deletion", len(listAll(t, b, b.ListID, 100)), 0)
-	wantCode(t, b.Call(t, "slackLists.items.info", object{"list_id": b.ListID, "id": two}), "record_deleted")
+	wantCode(t, b.Call(t, "slackLists.items.info", object{"list_id": b.ListID, "id": two}), "record_not_found")
 }
 
 func TestUpdate(t *testing.T) {
@@ -211,7 +211,7 @@ func TestDelete(t *testing.T) {
 	args := func(name, id string) object { return object{"list_id": b.ListID, name: id} }
 	wantCode(t, b.Call(t, "slackLists.items.deleteMultiple", args("id", one)), "invalid_arguments") // the argument is ids
 	wantEqual(t, "answer", b.Call(t, "slackLists.items.deleteMultiple", object{"list_id": b.ListID, "ids": array{one}}), object{"ok": true})
-	wantCode(t, b.Call(t, "slackLists.items.info", args("id", one)), "record_deleted")
+	wantCode(t, b.Call(t, "slackLists.items.info", args("id", one)), "record_not_found")
 	wantCode(t, b.Call(t, "slackLists.items.info", args("id", "Rec0NOTHING")), "record_not_found")
 
 	wantCode(t, b.Call(t, "slackLists.items.deleteMultiple", object{"list_id": b.ListID, "ids": array{}}), "invalid_arguments")

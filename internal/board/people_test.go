@@ -48,7 +48,7 @@ func TestPeopleEditRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, "rows", len(listAll(t, b, b.ListID, 10)), 1)
-	wantCode(t, b.Call(t, "slackLists.items.info", object{"list_id": b.ListID, "id": step}), "record_deleted")
+	wantCode(t, b.Call(t, "slackLists.items.info", object{"list_id": b.ListID, "id": step}), "record_not_found")
 	wantEqual(t, "calls of OnPeopleEdit", edits.Load(), int64(4))
 }
 

@@ -15,8 +15,8 @@ const maxPage = 1000
 
 // read calls fn with a snapshot of the list, if the arguments are right.
 func (c *call) read(listID, missing string, fn func(*Tx, *List) error) error {
-	if err := c.err(); err != nil {
-		return err
+	if c.err != nil {
+		return c.err
 	}
 	return c.store.view(func(t *Tx) error {
 		l := t.List(listID)
@@ -105,14 +105,11 @@ func itemsInfo(c *call) (any, error) {
 	reply := object{"ok": true}
 	return reply, c.read(listID, "list_not_found", func(t *Tx, l *List) error {
 		record := t.item(listID, id)
-		switch {
-		case record != nil:
-			reply["record"] = record
-			return nil
-		case t.isGone(listID, id):
-			return refuse("record_deleted")
+		if record == nil {
+			return refuse("record_not_found")
 		}
-		return refuse("record_not_found")
+		reply["record"] = record
+		return nil
 	})
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 
 	"otm/internal/crash"
@@ -37,7 +37,6 @@ var schema = []string{
 	) STRICT`,
 	`CREATE INDEX rows_listed ON rows (list, archived, created DESC, num DESC)`,
 	`CREATE INDEX rows_below ON rows (list, parent)`,
-	`CREATE TABLE deleted (list TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (list, id)) STRICT, WITHOUT ROWID`,
 	fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion),
 }
 
@@ -74,8 +73,10 @@ func corruptIf(err error) error {
 }
 
 func (s *store) prepare() error {
-	former, err := readFormer(s.opts.Dir)
-	if err != nil {
+	path := filepath.Join(s.opts.Dir, formerFile)
+	former, err := durable.ReadFile(path)
+	imports := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	err = s.do("", func(t *Tx) error {
@@ -88,9 +89,9 @@ func (s *store) prepare() error {
 			for _, statement := range schema {
 				t.exec(statement)
 			}
-			if former == nil {
+			if !imports {
 				t.PutList(newDefaultList(s.opts.Assignees))
-			} else if err := former.importInto(t); err != nil {
+			} else if err := importFormer(t, path, former); err != nil {
 				return err
 			}
 		}
@@ -99,12 +100,12 @@ func (s *store) prepare() error {
 		}
 		return t.err
 	})
-	if err != nil || former == nil {
+	if err != nil || !imports {
 		return err
 	}
 	// If we crash here, the next open finds the rows imported, and only renames.
 	crash.Point("board.imported")
-	return durable.Move(filepath.Join(s.opts.Dir, formerFile), filepath.Join(s.opts.Dir, formerFile+".before-sqlite"))
+	return durable.Move(path, path+".before-sqlite")
 }
 
 // do runs fn as a transaction of the actor, and returns when its changes are
@@ -137,13 +138,3 @@ func closedIf(err error) error {
 }
 
 func (s *store) close() error { return s.db.Close() }
-
-// readFormer reads the file in which former versions kept the rows, or returns nil.
-func readFormer(dir string) (*former, error) {
-	path := filepath.Join(dir, formerFile)
-	data, err := durable.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	return &former{path: path, data: data}, err
-}

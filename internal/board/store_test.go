@@ -70,7 +70,6 @@ func dump(t testing.TB, s *Server) string {
 		for _, query := range []string{
 			"SELECT list FROM lists ORDER BY id",
 			"SELECT seq || row || item FROM rows ORDER BY seq",
-			"SELECT 'gone ' || list || ' ' || id FROM deleted ORDER BY list, id",
 		} {
 			out = append(out, tx.texts(query)...)
 		}

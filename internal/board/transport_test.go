@@ -133,15 +133,6 @@ func TestEachMethodNeedsTheToken(t *testing.T) {
 	}
 }
 
-// All that is wrong with the arguments is said at once.
-func TestMissingArgumentsAreAllNamed(t *testing.T) {
-	t.Parallel()
-	b := boardtest.Start(t)
-	answer := b.Call(t, "slackLists.items.info", nil)
-	want := decode(t, `["[ERROR] missing required field: list_id","[ERROR] missing required field: id"]`)
-	wantEqual(t, "messages", dig(t, answer, "response_metadata", "messages"), want)
-}
-
 func TestBodySize(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)

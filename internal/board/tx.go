@@ -95,12 +95,6 @@ func (t *Tx) item(listID, id string) (item json.RawMessage) {
 	return item
 }
 
-// isGone reports whether a row of that id was deleted.
-func (t *Tx) isGone(listID, id string) bool {
-	var n int
-	return t.one(&n, "SELECT 1 FROM deleted WHERE list = $1 AND id = $2", listID, id)
-}
-
 // count is how many rows the list has that are not archived.
 func (t *Tx) count(listID string) (n int) {
 	t.one(&n, "SELECT count(*) FROM rows WHERE list = $1 AND archived = 0", listID)
@@ -130,6 +124,5 @@ func (t *Tx) Touch(r *Row) { r.Updated, r.UpdatedBy = t.now, t.actor }
 
 // Delete deletes the row and its subtasks.
 func (t *Tx) Delete(r *Row) {
-	t.exec("INSERT OR IGNORE INTO deleted SELECT list, id FROM rows WHERE list = $1 AND (id = $2 OR parent = $2)", r.List, r.ID)
 	t.exec("DELETE FROM rows WHERE list = $1 AND (id = $2 OR parent = $2)", r.List, r.ID)
 }
