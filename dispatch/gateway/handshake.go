@@ -20,6 +20,7 @@ type Server struct {
 
 	// It began between these two, by the monotonic clock of this process.
 	after, before time.Time
+	methods       []string // that it has
 }
 
 // Restarted reports whether this is another process than an earlier one, for certain.
@@ -67,11 +68,13 @@ func shakeHands(ctx context.Context, ch channel, d device, token, ours string) (
 	}
 	var hello struct {
 		Server   Server
+		Features struct{ Methods []string }
 		Snapshot struct{ UptimeMs float64 }
 	}
 	decode(f.Payload, &hello)
 	up := time.Duration(min(max(hello.Snapshot.UptimeMs, 0), maxUptimeMs) * float64(time.Millisecond))
 	server = hello.Server
+	server.methods = hello.Features.Methods
 	server.after, server.before = asked.Add(-up-uptimeSlack), time.Now().Add(-up+uptimeSlack)
 	return server, nil
 }

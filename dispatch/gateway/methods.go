@@ -65,6 +65,23 @@ func (c *Client) Skill(ctx context.Context, agentID, name string) (skill Skill, 
 	return p.Skills[i], true, nil
 }
 
+// Abort ends a run that goes on or is queued, where the gateway has a method for that:
+// 2026.3.13 has none. A run that is over, or not known, is no error.
+func (c *Client) Abort(ctx context.Context, runID string) error {
+	const method = "sessions.abort"
+	cn, err := c.connect(ctx)
+	if err != nil || !slices.Contains(cn.server.methods, method) {
+		return err
+	}
+	var p struct{}
+	var refused *Error
+	err = c.call(ctx, method, map[string]string{"runId": runID}, &p)
+	if errors.As(err, &refused) && refused.Reason == ReasonRequest {
+		return nil // no such run
+	}
+	return err
+}
+
 // Wait asks once whether a run has ended; it does not wait for the end. If
 // ended is false, nothing is known: the run may be queued, running, forgotten
 // (ten minutes after its end), or lost with a former process of the gateway.

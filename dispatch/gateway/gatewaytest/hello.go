@@ -18,7 +18,7 @@ func (c greeting) hello(deviceToken string) object {
 	hello := object{
 		"type": "hello-ok", "protocol": g.profile.Protocol, "server": server,
 		"features": object{
-			"methods": methodNames(g.profile.methodCount),
+			"methods": g.profile.methodNames(),
 			"events":  []string{"agent", "chat", "presence", "tick", "shutdown", "health"},
 		},
 		"snapshot": object{
@@ -47,9 +47,12 @@ func (c greeting) hello(deviceToken string) object {
 }
 
 // methodNames fills the list up to the length that makes the size.
-func methodNames(n int) []string {
-	names := []string{"health", "status", "agents.list", "agent", "agent.wait", "sessions.list", "sessions.abort"}
-	for i := len(names); i < n; i++ {
+func (p Profile) methodNames() []string {
+	names := []string{"health", "status", "agents.list", "agent", "agent.wait", "sessions.list"}
+	if p.aborts {
+		names = append(names, "sessions.abort")
+	}
+	for i := len(names); i < p.methodCount; i++ {
 		names = append(names, fmt.Sprintf("plugin.feature%03d.get", i))
 	}
 	return names
