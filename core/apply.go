@@ -112,6 +112,7 @@ func (t change) apply() {
 		t.GoneAt = e.At
 	case RowBack:
 		t.GoneAt = time.Time{}
+		t.Losses = slices.DeleteFunc(t.Losses, func(l Loss) bool { return l.Gone })
 		if data.Archive {
 			t.ArchivedAt, t.Shown.Gone = time.Time{}, false
 		}
@@ -132,7 +133,7 @@ func (t change) applyRun() {
 	switch data := e.Data.(type) {
 	case HandedOut:
 		t.Attempt = data.Attempt
-		t.Dispatch = &Dispatch{Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, At: e.At, AllTicked: data.AllTicked, Retry: t.Status == pipeline.Pending}
+		t.Dispatch = &Dispatch{Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, Via: data.Via, At: e.At, AllTicked: data.AllTicked, Retry: t.Status == pipeline.Pending}
 	case WorkspaceMoved:
 		t.Dispatch.Workspace = data.Workspace
 	case Acknowledged:
@@ -144,8 +145,15 @@ func (t change) applyRun() {
 		} else {
 			t.Wakes = append(t.Wakes, data.Wake)
 		}
+	case TakenAway:
+		forgetLoss(t.Task, data.Agent)
+		t.Losses = append(t.Losses, data.Loss)
 	case Notified:
-		t.Woken = &Woken{Key: data.Key, Agent: data.Agent, Attempt: data.Attempt, At: e.At}
+		if data.Loss {
+			forgetLoss(t.Task, data.Agent)
+		} else {
+			t.Woken = &Woken{Key: data.Key, Agent: data.Agent, Attempt: data.Attempt, At: e.At}
+		}
 		if w := t.WakeNamed(data.Key); w != nil && w.Accepted.IsZero() {
 			w.Accepted = e.At
 		}
@@ -426,6 +434,7 @@ func (t change) acknowledged(a *Acknowledged) {
 	if d := t.Dispatch; d != nil {
 		if d.TakenAt.IsZero() {
 			d.TakenAt, h.Took = t.e.At, at
+			forgetLoss(t.Task, d.Agent)
 		}
 		d.TakenBy = a.By
 	}

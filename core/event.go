@@ -192,6 +192,8 @@ type HandedOut struct {
 	Agent     string `json:"agent"`
 	Workspace string `json:"workspace,omitempty"`
 	AllTicked bool   `json:"allTicked,omitempty"`
+
+	Via pipeline.Trigger `json:"via,omitempty"`
 }
 
 // Queued says that a task that is handed out waits for its turn: its agent has another one.
@@ -215,14 +217,19 @@ type WakeBegun struct {
 	Again bool `json:"again,omitempty"` // it is sent again under its key
 }
 
+// TakenAway says that a task was taken from an agent at the gateway, which may be at work on
+// it and is to be told.
+type TakenAway struct{ Loss }
+
 // Notified says that an agent was woken: the wake was accepted. The first task that it
-// names holds the wake.
+// names holds the wake. Of a loss, it says that the agent was told of it.
 type Notified struct {
 	Key     string           `json:"key"`
 	Agent   string           `json:"agent"`
 	Via     pipeline.Trigger `json:"via"`
 	Attempt int              `json:"attempt"`
 	First   bool             `json:"first,omitempty"`
+	Loss    bool             `json:"loss,omitempty"`
 }
 
 // WakeFailed says that a wake was refused, or is known not to have been sent.
@@ -385,7 +392,7 @@ var kinds = []kind{
 	kindOf[Noted]("IE-02"), kindOf[Said](""), kindOf[ReportFailed](""), kindOf[EditedByPerson]("IE-01"), kindOf[Approved]("IE-04"), kindOf[StepAdded]("IE-01"),
 	kindOf[StepGone]("IE-01"), kindOf[RowGone]("IE-01"), kindOf[RowBack]("IE-01"), kindOf[BoardWritten]("OE-06"), kindOf[ReconciliationDrift]("ERR-05"),
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
-	kindOf[WakeFailed](""), kindOf[StartUnknown](""), kindOf[StartEnded](""),
+	kindOf[TakenAway](""), kindOf[WakeFailed](""), kindOf[StartUnknown](""), kindOf[StartEnded](""),
 	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
 	kindOf[RetryScheduled](""), kindOf[RetryAdvised](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"),
 	kindOf[IncidentOpened](""), kindOf[IncidentCorrected](""), kindOf[IncidentClosed](""), kindOf[Archived](""), kindOf[Imported](""),
@@ -434,6 +441,10 @@ func (e *Event) Code() string {
 		return data.Err
 	case IncidentClosed:
 		return data.Err
+	case Notified:
+		if data.Loss {
+			return "OE-04"
+		}
 	}
 	for _, k := range kinds {
 		if k.name == e.Type() {

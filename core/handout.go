@@ -12,7 +12,8 @@ import (
 type HandOut struct {
 	Agent     string
 	Workspace string // "": of a person
-	Queue     bool   // the agent has another task
+	Via       pipeline.Trigger
+	Queue     bool // the agent has another task
 }
 
 func (h HandOut) decide(d *decision) error {
@@ -28,7 +29,7 @@ func (h HandOut) decide(d *decision) error {
 		return ErrOutdated
 	}
 	d.Agent = h.Agent
-	d.emit(HandedOut{Attempt: t.Attempt + 1, Agent: h.Agent, Workspace: h.Workspace, AllTicked: t.StepsDone() == len(t.Steps)})
+	d.emit(HandedOut{Attempt: t.Attempt + 1, Agent: h.Agent, Workspace: h.Workspace, Via: h.Via, AllTicked: t.StepsDone() == len(t.Steps)})
 	switch {
 	case h.Queue:
 		return queue(d)

@@ -49,6 +49,7 @@ func (e Edits) decide(d *decision) error {
 	if len(e.From) > 0 && !slices.Contains(e.From, t.Status) {
 		return d.refuse(RuleMoved, Conflict)
 	}
+	defer takeAway(d, e.Reason)()
 	if err := e.prepare(d); err != nil {
 		return err
 	}
@@ -226,6 +227,7 @@ type LoseRow struct{ Row string }
 
 func (l LoseRow) decide(d *decision) error {
 	if t := d.task; t != nil && t.RowID == l.Row && t.GoneAt.IsZero() {
+		defer takeAway(d, nil)()
 		d.emit(RowGone(l))
 		if run := t.Runs.Open(); run != nil {
 			d.emit(RunCanceled{Run: run.Number})

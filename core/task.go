@@ -69,6 +69,8 @@ type Task struct {
 	Wait      *Wait `json:"wait,omitempty"` // why the task is pending; nil: it is not
 	// Heard is what was last heard of each agent about the task, by its folded name.
 	Heard map[string]Heard `json:"heard,omitempty"`
+	// Losses are the agents that are to be told that the task was taken from them.
+	Losses []Loss `json:"losses,omitempty"`
 
 	// RowID is the task's row on the board; "": it has none yet.
 	RowID      string    `json:"rowId,omitempty"`
@@ -101,15 +103,17 @@ type StepShown struct {
 
 // Dispatch is the present hand-out of a task to its agent.
 type Dispatch struct {
-	Attempt   int       `json:"attempt"`
-	Agent     string    `json:"agent"`
-	Workspace string    `json:"workspace,omitempty"` // "": of a person, who has none
-	At        time.Time `json:"at"`
-	FlippedAt time.Time `json:"flippedAt,omitzero"` // the board showed it
-	TakenAt   time.Time `json:"takenAt,omitzero"`
-	TakenBy   TakenBy   `json:"takenBy,omitempty"`
-	AllTicked bool      `json:"allTicked,omitempty"` // no step was open, see EndsByWord
-	Retry     bool      `json:"retry,omitempty"`     // it follows a failed run, and nobody asked for it
+	Attempt   int    `json:"attempt"`
+	Agent     string `json:"agent"`
+	Workspace string `json:"workspace,omitempty"` // "": of a person, who has none
+	// Via is how the agent was woken when it was handed out; "": it was before OTM noted that.
+	Via       pipeline.Trigger `json:"via,omitempty"`
+	At        time.Time        `json:"at"`
+	FlippedAt time.Time        `json:"flippedAt,omitzero"` // the board showed it
+	TakenAt   time.Time        `json:"takenAt,omitzero"`
+	TakenBy   TakenBy          `json:"takenBy,omitempty"`
+	AllTicked bool             `json:"allTicked,omitempty"` // no step was open, see EndsByWord
+	Retry     bool             `json:"retry,omitempty"`     // it follows a failed run, and nobody asked for it
 }
 
 // TakenBy is how it became known that an agent took a task.
@@ -130,6 +134,7 @@ type Wake struct {
 	Agent    string            `json:"agent"`
 	Via      pipeline.Trigger  `json:"via"`
 	Tasks    []pipeline.TaskID `json:"tasks"`
+	Loss     bool              `json:"loss,omitempty"` // it only tells the agent that the task was taken from it
 	AskedAt  time.Time         `json:"askedAt"`        // it was first to be sent
 	Sent     bool              `json:"sent,omitempty"` // false: it is known not to have been sent
 	Accepted time.Time         `json:"acceptedAt,omitzero"`
@@ -188,7 +193,7 @@ type Heard struct {
 func (t *Task) Clone() *Task {
 	c := *t
 	c.Steps, c.Wakes, c.Runs, c.Heard = slices.Clone(t.Steps), slices.Clone(t.Wakes), slices.Clone(t.Runs), maps.Clone(t.Heard)
-	c.Dropped = slices.Clone(t.Dropped)
+	c.Dropped, c.Losses = slices.Clone(t.Dropped), slices.Clone(t.Losses)
 	c.Passed, c.Shown.Derived = slices.Clone(t.Passed), maps.Clone(t.Shown.Derived)
 	if t.Dispatch != nil {
 		d := *t.Dispatch

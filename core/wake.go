@@ -18,12 +18,18 @@ type BeginWake struct {
 	Via     pipeline.Trigger
 	Tasks   []pipeline.TaskID // that the message names, the task of the command first
 	AskedAt time.Time         // after that of the agent's wakes before
+	Loss    bool              // it only tells the agent that the task was taken from it
 }
 
 func (b BeginWake) decide(d *decision) error {
 	t := d.task
 	if t == nil || t.Version != b.Version {
 		return ErrOutdated
+	}
+	if b.Key != "" && b.Loss {
+		return b.again(d)
+	} else if b.Loss {
+		return b.tell(d)
 	}
 	if err := dequeue(d); err != nil {
 		return err
@@ -38,6 +44,18 @@ func (b BeginWake) decide(d *decision) error {
 	}
 	d.emit(WakeBegun{Wake: Wake{
 		Attempt: attempt, Key: WakeKey(t.ID, d.Agent, attempt), Agent: d.Agent, Via: b.Via, Tasks: b.Tasks, AskedAt: b.AskedAt, Sent: true,
+	}})
+	return nil
+}
+
+// tell begins the wake that tells the agent of its loss.
+func (b BeginWake) tell(d *decision) error {
+	l := LossOf(d.task, d.Agent)
+	if l == nil {
+		return ErrOutdated
+	}
+	d.emit(WakeBegun{Wake: Wake{
+		Attempt: l.Attempt, Key: l.Key(d.Task), Agent: d.Agent, Via: b.Via, Tasks: b.Tasks, Loss: true, AskedAt: b.AskedAt, Sent: true,
 	}})
 	return nil
 }
@@ -98,7 +116,7 @@ func (s SettleWake) decide(d *decision) error {
 		d.emit(WakeFailed{Key: s.Key, Refused: s.Refused})
 		return nil
 	}
-	n := Notified{Key: s.Key, Agent: w.Agent, Via: w.Via, Attempt: w.Attempt, First: true}
+	n := Notified{Key: s.Key, Agent: w.Agent, Via: w.Via, Attempt: w.Attempt, First: true, Loss: w.Loss}
 	d.emit(n)
 	n.First = false
 	for _, id := range d.Also {

@@ -88,7 +88,7 @@ func (ho *handout) handReady(ctx context.Context, handed map[pipeline.TaskID]boo
 			a := ho.Agents.Named(t.Agent)
 			commands = append(commands, core.Command{
 				At: ho.Now(), By: by(), Task: t.ID,
-				Do: core.HandOut{Agent: a.Name, Workspace: a.Workspace, Queue: a.OneTask() && busy[a.Name]},
+				Do: core.HandOut{Agent: a.Name, Workspace: a.Workspace, Via: a.Trigger, Queue: a.OneTask() && busy[a.Name]},
 			})
 			busy[a.Name] = true
 		}

@@ -650,6 +650,7 @@ func TestReassigned(t *testing.T) {
 			want(t, "status", w.boardStatus(id), pipeline.Assigned)
 			want(t, "attempt", w.record(id).Attempt, before+1)
 			want(t, "whom it was taken from", w.next("alpha"), pipeline.TaskID(0))
+			w.pass() // both were woken by now: alpha is told
 			want(t, "whom it was given to", w.next("beta"), id)
 			want(t, "once", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
 
@@ -710,9 +711,11 @@ func TestReassignedFlipLost(t *testing.T) {
 	w.board.refuse(nil)
 	w.restart()
 	w.pass()
+	w.pass() // both were woken by now: alpha is told
 	want(t, "status", words(w.boardStatus(id), w.record(id).Status), "assigned assigned")
 	want(t, "files", fmt.Sprintf("%q %q", w.ids("alpha"), w.ids("beta")), `"" "T-00001"`)
-	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-beta-2")
+	slices.Sort(w.waker.executed)
+	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-alpha-1-loss otm-T-00001-beta-2")
 }
 
 // A person moves a task by hand after it was handed out and before the board shows
@@ -788,7 +791,7 @@ func TestRowDeleted(t *testing.T) {
 	w.do(core.Command{By: core.ByPerson(""), Task: id, Do: core.RestoreRow{Row: w.record(id).RowID}})
 	w.pass()
 	want(t, "restored", w.ids("alpha"), "T-00002 T-00001")
-	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
+	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-alpha-1-loss")
 }
 
 // B40: a cancelled task that was at work leaves the file, and the agent gets the

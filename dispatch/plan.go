@@ -47,6 +47,7 @@ const (
 	hangs                    // its process runs and takes nothing
 	send                     // send a new wake
 	resend                   // send the same wake again, under its key
+	tell                     // tell the agent that plan.lost was taken from it
 	ask                      // ask how the run of the outstanding wake ended
 )
 
@@ -66,6 +67,7 @@ type plan struct {
 	tasks  []*core.Task // that wait or are to be continued, most urgent first
 	wake   *core.Wake   // the last one; nil: there was none
 	of     *core.Task   // holds wake
+	lost   *core.Task   // of tell: the task; wake is nil, or the one that tells of it and was not accepted
 	due    time.Time    // when to look again; zero: when something happens
 	why    string       // for the log
 }
@@ -98,6 +100,9 @@ func (s *situation) planWake() plan {
 	}
 	p.of, p.wake = s.lastWake()
 	w := p.wake
+	if t := lostBy(s); t != nil {
+		return planTelling(s, p, t)
+	}
 	if at := s.asks(w); !at.IsZero() && !at.After(s.now) {
 		return p.with(ask, "its run is not known to have ended")
 	} else if p.due = sooner(p.due, at); len(p.tasks) == 0 {

@@ -27,7 +27,7 @@ type run struct {
 	report *heartbeat.Report
 	tasks  []*core.Task            // live, as they were last loaded, in the order of their ids
 	byName map[string][]*core.Task // by agent: those on the board
-	left   map[string][]*core.Task // by agent: those that were taken from it in a run, and are another's or away
+	left   map[string][]*core.Task // by agent: those that were taken from it, and are another's or away; some twice
 
 	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
 	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written
@@ -55,8 +55,15 @@ func (rn *run) load(ctx context.Context) error {
 		if onBoard {
 			rn.byName[a.Name] = append(rn.byName[a.Name], t)
 		}
+		var lost []string
 		if run := t.Runs.Last(); run != nil && run.Ending == core.EndCanceled {
-			if former := rn.Agents.Named(run.Agent); former != nil && !(onBoard && former == a) {
+			lost = append(lost, run.Agent)
+		}
+		for _, l := range t.Losses {
+			lost = append(lost, l.Agent)
+		}
+		for _, name := range lost {
+			if former := rn.Agents.Named(name); former != nil && !(onBoard && former == a) {
 				rn.left[former.Name] = append(rn.left[former.Name], t)
 			}
 		}

@@ -14,22 +14,33 @@ import (
 	"otm/pipeline"
 )
 
-// sendWake notes a wake, sends it, and notes the answer. If we crash in between, the
-// next pass sends it again under its key.
+// sendWake wakes an agent.
 func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl plan) wakeResult {
+	first := pl.tasks[0]
+	begin := core.BeginWake{Tasks: idsOf(pl.tasks), AskedAt: wg.askedAfter(pl.wake)}
+	var again *core.Wake
+	if pl.action == resend {
+		first, again = pl.of, pl.wake
+		begin.Tasks = firstOf(first.ID, begin.Tasks)
+	}
+	r := Request{Run: first.Runs.Next(), File: filepath.Join(a.Workspace, FileName)}
+	return wg.send(ctx, a, waker, first, again, begin, r, pl.why)
+}
+
+// send notes a wake that first is to hold, sends it, and notes the answer. If we crash in
+// between, the next pass sends it again under its key. again is the wake if it was sent before;
+// nil: it is a new one.
+func (wg *waking) send(ctx context.Context, a *pipeline.Agent, waker Waker, first *core.Task, again *core.Wake, begin core.BeginWake, r Request, why string) wakeResult {
 	wakeCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	open := pl.action == resend && pl.wake.MaybeQueued() // an earlier try
+	open := again != nil && again.MaybeQueued() // an earlier try
 	if err := waker.Ready(wakeCtx, a); err != nil {
 		return wg.notAccepted(ctx, a, stillOpen(open, err))
 	}
-	first := pl.tasks[0]
-	begin := core.BeginWake{Via: a.Trigger, Tasks: idsOf(pl.tasks), AskedAt: wg.askedAfter(pl.wake)}
-	if pl.action == resend {
-		first = pl.of
-		begin.Key, begin.Tasks = pl.wake.Key, firstOf(first.ID, begin.Tasks)
+	begin.Version, begin.Via = first.Version, a.Trigger
+	if again != nil {
+		begin.Key = again.Key
 	}
-	begin.Version = first.Version
 	c := core.Command{At: wg.Now(), By: by(), Task: first.ID, Agent: a.Name, Do: begin}
 	outcomes, err := wg.Store.Do(ctx, c) // before it is sent
 	if err == nil {
@@ -48,12 +59,22 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 		}
 	}
 	crash.Point("wake.before")
-	wakeErr := waker.Wake(wakeCtx, Request{
-		Agent: a, Key: w.Key, Task: first.ID, Run: first.Runs.Next(), Message: message(a.Name, w.Tasks, wg.MessageDir),
-		File: filepath.Join(a.Workspace, FileName),
-	})
+	r.Agent, r.Key, r.Task = a, w.Key, first.ID
+	if r.Message == "" {
+		r.Message = message(a.Name, w.Tasks, wg.MessageDir)
+	}
+	wakeErr := waker.Wake(wakeCtx, r)
 	crash.Point("wake.after")
-	return wg.answered(ctx, a, first.ID, w, stillOpen(open, wakeErr), pl.why)
+	return wg.answered(ctx, a, first.ID, w, stillOpen(open, wakeErr), why)
+}
+
+// tellLoss tells the agent that a task was taken from it. The message is a wake of its own: it
+// begins a turn.
+func (wg *waking) tellLoss(ctx context.Context, s *situation, waker Waker, pl plan) wakeResult {
+	_, last := s.lastWake()
+	begin := core.BeginWake{Tasks: []pipeline.TaskID{pl.lost.ID}, AskedAt: wg.askedAfter(last), Loss: true}
+	r := Request{Run: pl.lost.Runs.Number(), Message: lossMessage(pl.lost, s.agent.Name, wg.MessageDir), Abort: turnsOn(s, pl.lost)}
+	return wg.send(ctx, s.agent, waker, pl.lost, pl.wake, begin, r, pl.why)
 }
 
 // stillOpen is the error of a wake of which an earlier try may still be queued.

@@ -85,6 +85,9 @@ func newGatewayWaker(url, token string, change ...func(*gateway.Config)) *gatewa
 }
 
 func (g *gatewayWaker) Wake(ctx context.Context, r Request) error {
+	for _, key := range r.Abort {
+		g.client.Abort(ctx, key)
+	}
 	return wakeError(g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key))
 }
 

@@ -66,7 +66,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		switch pl.action {
 		case send:
 			limit.wait(candidate{s, pl, waker})
-		case resend, ask:
+		case resend, ask, tell:
 			wg.start(ctx, candidate{s, pl, waker})
 		default:
 			wg.woke(a.Name, s.held(pl))
@@ -271,8 +271,11 @@ func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Wak
 			return wakeResult{due: s.now} // the next pass counts who is at work
 		}
 	}
-	if pl.action == send || pl.action == resend {
+	switch pl.action {
+	case send, resend:
 		return wg.sendWake(ctx, s.agent, waker, pl)
+	case tell:
+		return wg.tellLoss(ctx, s, waker, pl)
 	}
 	return s.held(pl)
 }

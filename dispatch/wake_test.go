@@ -194,13 +194,14 @@ func TestWakeOfARowThatLeft(t *testing.T) {
 					w.restart()
 				}
 				w.create("y", "alpha", pipeline.Normal)
+				w.pass() // tells alpha
 				want(t, "woken", w.pass().Woken, 0)
 				w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 				w.pass() // asks
 				w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 				want(t, "woken", w.pass().Woken, 1)
-				want(t, "asked for", slices.Compact(w.waker.asked), []string{"otm-T-00001-alpha-1"})
-				want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00002-alpha-1")
+				want(t, "asked for", slices.Compact(w.waker.asked), []string{"otm-T-00001-alpha-1-loss"})
+				want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-alpha-1-loss otm-T-00002-alpha-1")
 			})
 		}
 	}

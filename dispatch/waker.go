@@ -20,6 +20,9 @@ type Request struct {
 	Run     int // the number of the task's run that is to begin, or to go on
 	Message string
 	File    string // the agent's dispatch file
+	// Abort are the keys of turns at the gateway that are to end before the agent hears the
+	// message: the task in which they work was taken from it.
+	Abort []string
 }
 
 // Errors of a Waker. Any other error means that the wake was not queued.
@@ -64,13 +67,18 @@ func message(agent string, tasks []pipeline.TaskID, dir string) string {
 	if len(tasks) > 1 {
 		noun = "Tasks"
 	}
-	command := "otm next --agent " + safe.Quote(agent)
-	if dir != "" {
-		command += " --dir '" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
-	}
 	return fmt.Sprintf("%s %s dispatched. Check %s and execute it: run \"%s\", do that one task to its end, "+
 		"report with otm-update, then run it again; stop at \"no task waiting\".",
-		noun, strings.Join(names, ", "), FileName, command)
+		noun, strings.Join(names, ", "), FileName, nextLine(agent, dir))
+}
+
+// nextLine is the command by which an agent takes its next task.
+func nextLine(agent, dir string) string {
+	line := "otm next --agent " + safe.Quote(agent)
+	if dir != "" {
+		line += " --dir '" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+	}
+	return line
 }
 
 // taskOfKey returns the task in a key; false: it is no key of ours.

@@ -51,6 +51,7 @@ func TestRealGateway(t *testing.T) {
 			{"skill", skillNotEligible},
 		},
 		{{"slow", slow}},
+		{{"cancelled", cancelled}},
 		{{"work of the above", finishAll}},
 		{{"draining", draining}}, // and starts it again
 		{{"work of that", finishAll}},
@@ -666,5 +667,37 @@ func killed(t *testing.T, c *realCase) {
 	waitUntil(t, "the task to be done", h.isDone)
 	t.Logf("done %.1f s after the restart, %d turns, %d wakes", time.Since(begun).Seconds(), c.model.began(h.dir, "emil"), len(h.record(0).Wakes))
 	h.check()
+	stop()
+}
+
+// cancelled: a person cancels a task whose agent thinks. 2026.9.6 aborts its turn, and it is told
+// at once; 2026.3.13 tells it after the turn.
+func cancelled(t *testing.T, c *realCase) {
+	h := c.house(t, c.g.url(), rewakeLate, "fadime")
+	release := c.model.hold("fadime")
+	defer release()
+	stop := h.start("otm", "up")
+	h.tasks()
+	waitUntil(t, "the agent to begin", func() bool { return c.model.began(h.dir, "fadime") == 1 })
+	h.must("otm", "next", "--agent", "fadime") // as its turn would
+	h.must("otm", "cancel", "--token-file", filepath.Join(h.dir, "secrets", "owner"), h.id(0).String(), "--reason", "not wanted")
+	begun := time.Now()
+	if c.g.old() {
+		waitUntil(t, "the message to be accepted", func() bool { return len(h.record(0).Losses) == 0 })
+		release()
+	}
+	waitUntil(t, "the agent to hear of it", func() bool { return c.model.began(h.dir, "fadime") == 2 })
+	t.Logf("heard %.1f s after the cancellation", time.Since(begun).Seconds())
+	release()
+	waitUntil(t, "the ends of both turns to be noted", func() bool {
+		wakes := h.record(0).Wakes
+		return len(wakes) == 2 && !wakes[0].Ended.IsZero() && !wakes[1].Ended.IsZero()
+	})
+	if w := h.record(0).Wakes; w[0].Outcome.Failed() == c.g.old() || w[1].Outcome != core.OutcomeOK {
+		t.Errorf("wakes %+v", w)
+	}
+	if out := h.must("otm", "agents"); strings.Contains(out, "failed") {
+		t.Errorf("the agent is blamed: %s", out)
+	}
 	stop()
 }

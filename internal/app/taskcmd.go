@@ -48,18 +48,18 @@ var taskCommands = []taskCommand{
 	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it", steps: true,
 		long: "The agent is woken for the task again, and otm next shows it the reason."},
 	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted",
-		long: "If an agent works on one of them now, OTM ends its process."},
+		long: "If an agent works on one of them now, OTM ends its process, or tells it at the gateway."},
 	{name: "requeue", short: "Hand tasks out again that failed or wait for a retry", from: []pipeline.Status{pipeline.Failed, pipeline.Pending}, to: pipeline.New, resets: true,
 		long: "A failed task gets one more run, with --reset as many as a new one. A pending one\nneed not wait for its retry."},
 	{name: "release", short: "Take tasks from their agent, and hand them out again", from: begun, to: pipeline.New,
-		long: "If the agent works on one of them now, OTM ends its process."},
+		long: "If the agent works on one of them now, OTM ends its process, or tells it at the gateway."},
 	{name: "reopen", short: "Open finished or cancelled tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone, pipeline.Cancelled}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
 	{name: "dormant", short: "Set tasks aside", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}, to: pipeline.Dormant, reason: "why", optional: true,
 		long: "OTM leaves them alone until otm activate. For people only."},
 	{name: "activate", short: "Hand tasks out again that were set aside", from: []pipeline.Status{pipeline.Dormant}, to: pipeline.New,
 		long: "For people only."},
 	{name: "stop", short: "Stop the agent's work on tasks, and set them aside", from: []pipeline.Status{pipeline.Assigned, pipeline.InProgress}, to: pipeline.Dormant, reason: "why", optional: true,
-		long: "OTM ends the process in which the agent works on the task now, with all that it\nstarted: by SIGTERM, and by SIGKILL 10 seconds later. Nobody works on the task until otm\nactivate. A turn at the gateway goes on, but what it reports is refused. For people only."},
+		long: "OTM ends the process in which the agent works on the task now, with all that it\nstarted: by SIGTERM, and by SIGKILL 10 seconds later. Nobody works on the task until otm\nactivate. An agent at the gateway is told, and its turn is aborted where the gateway can;\nwhat it reports is refused. For people only."},
 	{name: "block", short: "Hold tasks up", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone}, to: pipeline.Blocked, reason: "what holds it up"},
 	{name: "unblock", short: "Answer blocked agents, and let them go on", from: []pipeline.Status{pipeline.Blocked}, to: pipeline.InProgress, reason: "the answer: the agent reads it", optional: true,
 		long: "The agent is woken at once. otm next shows it the answer, which may also stand after\nthe ids: otm unblock T-00035 'Green.'"},
@@ -356,7 +356,7 @@ func goesOn(h *Home, o core.Outcome) string {
 	switch {
 	case a == nil:
 	case a.Trigger == pipeline.TriggerGateway:
-		return fmt.Sprintf("%s may go on with its turn at the gateway, where OTM cannot stop it; what it reports on this run is refused", a.Name)
+		return a.Name + " is told at the gateway; its turn may go on there, and what it reports on this run is refused"
 	case dispatch.ProcessRuns(h.Dir, a.Name) && !h.residents().running(heartbeat.Dispatcher):
 		return fmt.Sprintf("no dispatcher is running; this ends the process of %s: otm-dispatcher --once", a.Name)
 	}

@@ -140,8 +140,12 @@ const (
 	adviceLost   = "nothing to do unless it goes on, as the wake is repeated under the same key; if it does: openclaw gateway status"
 )
 
-// Wake implements dispatch.Waker.
+// Wake implements dispatch.Waker. A turn that cannot be aborted goes on before the message.
 func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
+	for _, key := range r.Abort {
+		err := g.client.Abort(ctx, key)
+		g.notes.log.Info("asked the gateway to abort a turn", "agent", r.Agent.Name, "run", key, "err", err)
+	}
 	return wakeError(r.Agent, g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key))
 }
 

@@ -140,7 +140,12 @@ func sayRun(e *core.Event) []said {
 		default:
 			return []said{{"taken", string(data.By)}}
 		}
+	case core.TakenAway:
+		return []said{{"taken from its agent", data.Agent + ", which is to be told"}}
 	case core.Notified:
+		if data.Loss {
+			return []said{{"told that it was taken away", fmt.Sprintf("%s, %s %s", data.Agent, data.Via, data.Key)}}
+		}
 		return []said{{"woken", fmt.Sprintf("%s, %s %s", data.Agent, data.Via, data.Key)}}
 	case core.WakeFailed:
 		if data.Refused != "" {
