@@ -120,6 +120,12 @@ type Pausing struct {
 	Reason string   `json:"reason,omitempty" doc:"Why; the agent is told"`
 }
 
+// Cause is what led to an incident.
+type Cause struct {
+	_     struct{} `additionalProperties:"false"`
+	Cause string   `json:"cause" minLength:"1"`
+}
+
 // changes registers the operations that change something.
 func changes(s *server) {
 	s.huma.OpenAPI().Components.Schemas.RegisterTypeAlias(reflect.TypeFor[dispatch.Taken](), reflect.TypeFor[TakenTask]())
@@ -212,6 +218,13 @@ func changes(s *server) {
 			OfAgent
 		}) (*app.Answer, error) {
 			return b.Resume(ctx, in.request(ctx, "resume", in.Agent), in.Agent)
+		})
+	add(s, op{http.MethodPost, "/incidents/{id}/tag", "tagIncident", "Note what led to an incident", "As otm incident tag does."},
+		func(ctx context.Context, in *struct {
+			ID   string `path:"id" doc:"Id of the incident, such as I-12"`
+			Body Cause
+		}) (Cause, error) {
+			return in.Body, b.Tag(ctx, caller(ctx), in.ID, in.Body.Cause)
 		})
 }
 

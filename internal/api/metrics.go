@@ -68,7 +68,7 @@ var (
 	effectAgeDesc = desc("effects_oldest_age_seconds", "Age of the oldest effect that is not delivered yet, by sink.", "sink")
 	beatDesc      = desc("component_last_run_age_seconds", "Age of the last run of a component; absent: it never ran.", "component")
 	upDesc        = desc("component_resident", "1: a process stays for the component.", "component")
-	problemsDesc  = desc("problems", "Problems that otm status lists, by level.", "level")
+	incidentsDesc = desc("incidents_open", "Incidents that stand, by level.", "level")
 	gatewayDesc   = desc("gateway_connected", "1: the dispatcher is connected to the gateway; absent: it keeps no connection.")
 	eventsDesc    = desc("store_events_total", "Events that were committed to the store.")
 	rowsDesc      = desc("board_rows", "Rows on the list, steps counted.")
@@ -79,7 +79,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		tasksDesc, agentsDesc, dropsDesc, oldestDesc, failedDesc, effectsDesc, effectAgeDesc, beatDesc, upDesc, problemsDesc, gatewayDesc, eventsDesc,
+		tasksDesc, agentsDesc, dropsDesc, oldestDesc, failedDesc, effectsDesc, effectAgeDesc, beatDesc, upDesc, incidentsDesc, gatewayDesc, eventsDesc,
 		rowsDesc, roomDesc, infoDesc,
 	} {
 		out <- d
@@ -150,6 +150,17 @@ func (c collector) collect(ctx context.Context, out chan<- prometheus.Metric) er
 		gauge(effectsDesc, float64(waiting[sink]), string(sink))
 		gauge(effectAgeDesc, age(v.Now, oldest[sink]), string(sink))
 	}
+	incidents, err := c.back.Incidents(ctx, false, time.Time{})
+	if err != nil {
+		return err
+	}
+	levels := map[explain.Level]int{}
+	for _, i := range incidents {
+		levels[i.Level]++
+	}
+	for _, level := range []explain.Level{explain.OK, explain.Warn, explain.Fail} {
+		gauge(incidentsDesc, float64(levels[level]), string(level))
+	}
 	c.health(v, gauge)
 	gauge(infoDesc, 1, c.back.Version())
 	return v.Err()
@@ -163,13 +174,6 @@ func (c collector) health(v *view.View, gauge func(*prometheus.Desc, float64, ..
 		if is.Beat != nil {
 			gauge(beatDesc, age(v.Now, is.Beat.LastRun), is.ID)
 		}
-	}
-	levels := map[explain.Level]int{explain.Warn: 0, explain.Fail: 0}
-	for _, f := range v.Problems() {
-		levels[f.Level()]++
-	}
-	for level, n := range levels {
-		gauge(problemsDesc, float64(n), string(level))
 	}
 	if v.Link != nil {
 		gauge(gatewayDesc, number(v.Link.Up))

@@ -84,6 +84,8 @@ func (s *server) problem(err error) error {
 		p := newProblem(http.StatusConflict, refused.Reason)
 		p.Allowed, p.Possible = refused.Allowed, refused.Can
 		return p
+	case errors.Is(err, core.ErrNoIncident):
+		return newProblem(http.StatusNotFound, "there is no such incident", &huma.ErrorDetail{Location: "path.id", Message: "is no incident"})
 	case errors.Is(err, core.ErrNoTask):
 		return newProblem(http.StatusNotFound, "there is no such task", &huma.ErrorDetail{Location: "path.id", Message: "is no task that OTM knows"})
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"otm/core"
 	"otm/internal/app"
@@ -108,6 +109,13 @@ func readers(s *server) {
 				return nil, err
 			}
 			return view.SummaryOf(v, maxFailed), v.Err()
+		})
+	add(s, op{http.MethodGet, "/incidents", "listIncidents", "List what is wrong, since when, and what to do", "As otm incidents does."},
+		func(ctx context.Context, in *struct {
+			All   bool      `query:"all" doc:"Also those that are closed"`
+			Since time.Time `query:"since" doc:"Those that stood at this time or later"`
+		}) ([]app.ShownIncident, error) {
+			return b.Incidents(ctx, in.All, in.Since)
 		})
 	add(s, op{http.MethodGet, "/events", "listEvents", "List what happened, oldest first", "As otm events does."},
 		func(ctx context.Context, in *struct {

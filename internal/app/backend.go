@@ -14,8 +14,6 @@ import (
 	"otm/core/store"
 	"otm/dispatch"
 	"otm/internal/tokens"
-	"otm/internal/view"
-	"otm/internal/why"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -456,49 +454,6 @@ func (b *Backend) steerAgent(ctx context.Context, r Request, name string, do fun
 	})
 }
 
-// Tasks returns the tasks that the store has after one, in the order of their ids: at most
-// so many, of a status and an agent where one is given. Without a status, those that are over
-// are left out unless all are wanted. more reports whether others follow.
-func (b *Backend) Tasks(ctx context.Context, status pipeline.Status, agent string, all bool, after pipeline.TaskID, limit int) (cards []view.Card, more bool, err error) {
-	s, err := b.home.OpenStore(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	tasks, err := s.Tasks(ctx, core.Filter{Live: !all && !status.Over()})
-	cards = []view.Card{}
-	for _, t := range tasks {
-		switch {
-		case t.ID <= after, agent != "" && !core.SameAgent(t.Agent, agent), status != "" && t.Status != status, status == "" && !all && t.Status.Over():
-			continue
-		case len(cards) == limit:
-			return cards, true, nil
-		}
-		cards = append(cards, view.CardOf(t, b.home.Config.Types))
-	}
-	return cards, false, err
-}
-
-// Task returns what is known of a task.
-func (b *Backend) Task(ctx context.Context, id pipeline.TaskID) (*Shown, error) {
-	v, err := loadView(ctx, b.home, nil, false)
-	if err != nil {
-		return nil, err
-	}
-	s, t, err := shownOf(v, id)
-	switch {
-	case err != nil:
-		return nil, err
-	case t.Row == nil && t.State == nil && s.Why.Stage == why.IsUnknown:
-		return nil, core.ErrNoTask
-	}
-	s.State = nil // the card says what others need
-	if s.Task == nil && t.State != nil {
-		card := t.Card()
-		s.Task = &card
-	}
-	return &s, nil
-}
-
 // Next takes the next task of an agent; nil: none waits, or a person has paused the agent.
 func (b *Backend) Next(ctx context.Context, t *tokens.Token, name string, another bool) (*dispatch.Taken, *Paused, error) {
 	a, err := b.agent(t, name)
@@ -521,28 +476,18 @@ func (b *Backend) Next(ctx context.Context, t *tokens.Token, name string, anothe
 	return taken, nil, d.MentionsRead(ctx, a.Name, readTo)
 }
 
-// Agents returns who works at what.
-func (b *Backend) Agents(ctx context.Context) ([]AgentLine, error) {
-	v, err := loadView(ctx, b.home, nil, true)
+// Tag notes what led to an incident. The error may be core.ErrNoIncident.
+func (b *Backend) Tag(ctx context.Context, t *tokens.Token, incident, cause string) error {
+	by, err := b.steerer(t)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return agentLines(v)
-}
-
-// Dead returns the tasks and drops that failed.
-func (b *Backend) Dead(ctx context.Context) ([]DeadLetter, error) {
-	v, err := loadView(ctx, b.home, nil, false)
+	id, err := parseIncident(incident)
 	if err != nil {
-		return nil, err
+		return &FieldError{"path.id", err}
 	}
-	return deadLetters(v)
+	if err := checkReason(cause); err != nil {
+		return &FieldError{"cause", err}
+	}
+	return tag(ctx, b.home, by, id, cause)
 }
-
-// View returns how the directory stands.
-func (b *Backend) View(ctx context.Context) (*view.View, error) {
-	return loadView(ctx, b.home, nil, true)
-}
-
-// Store returns the store.
-func (b *Backend) Store(ctx context.Context) (*store.Store, error) { return b.home.OpenStore(ctx) }

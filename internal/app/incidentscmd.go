@@ -40,8 +40,8 @@ func newWatcher(h *Home, store core.Store, log *slog.Logger) *incident.Watcher {
 	return w
 }
 
-// shownIncident is an incident with its words, as --json prints it.
-type shownIncident struct {
+// ShownIncident is an incident with its words, as --json prints it.
+type ShownIncident struct {
 	ID       string          `json:"id"`   // such as I-12
 	Code     string          `json:"code"` // such as ERR-01; "": it is none of the specification
 	Kind     string          `json:"kind"` // in plain words
@@ -64,12 +64,12 @@ type shownIncident struct {
 func incidentID(id int64) string { return "I-" + strconv.FormatInt(id, 10) }
 
 // showIncident puts an incident into words.
-func showIncident(i *core.Incident, now time.Time) shownIncident {
+func showIncident(i *core.Incident, now time.Time) ShownIncident {
 	told := explain.Tell(incident.Finding(&i.Found), now)
 	if !i.Open() {
 		told.Hint = ""
 	}
-	return shownIncident{
+	return ShownIncident{
 		incidentID(i.ID), i.Err, i.Kind, told.Level, i.Task, i.About,
 		i.FirstAt, i.OpenedAt, i.ClosedAt, i.Count, i.Acted, i.Cause, i.CauseBy, told.Text, told.Hint, told.Code,
 	}
@@ -125,7 +125,7 @@ such as ERR-01, or plain words. One that comes and goes stays open longer each t
 
 func printIncidents(h *Home, found []*core.Incident, asJSON bool) error {
 	now := h.Now()
-	shown := []shownIncident{}
+	shown := []ShownIncident{}
 	for _, i := range found {
 		shown = append(shown, showIncident(i, now))
 	}
@@ -157,24 +157,38 @@ func printIncidents(h *Home, found []*core.Incident, asJSON bool) error {
 
 // tagIncident is otm incident tag.
 func tagIncident(ctx context.Context, h *Home, as *acting, args []string) error {
-	id, err := strconv.ParseInt(strings.TrimPrefix(strings.ToUpper(args[0]), "I-"), 10, 64)
-	if err != nil || id <= 0 {
-		return cli.Errorf(cli.Usage, "%q is no id of an incident", args[0]).Hint("otm incidents --all")
+	id, err := parseIncident(args[0])
+	if err != nil {
+		return cli.Errorf(cli.Usage, "%w", err).Hint("otm incidents --all")
 	}
 	by, err := as.actor()
 	if err != nil {
 		return err
 	}
+	if err = tag(ctx, h, by, id, args[1]); err == core.ErrNoIncident {
+		return cli.Errorf(cli.Failed, "%s: %w", incidentID(id), err).Hint("otm incidents --all")
+	}
+	return err
+}
+
+// parseIncident reads the id of an incident.
+func parseIncident(text string) (int64, error) {
+	id, err := strconv.ParseInt(strings.TrimPrefix(strings.ToUpper(text), "I-"), 10, 64)
+	if err != nil || id <= 0 {
+		return 0, fmt.Errorf("%q is no id of an incident", text)
+	}
+	return id, nil
+}
+
+// tag notes what led to an incident. The error may be core.ErrNoIncident.
+func tag(ctx context.Context, h *Home, by core.Actor, id int64, cause string) error {
 	store, err := h.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
-	outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Do: core.TagIncident{ID: id, Cause: args[1]}})
+	outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Do: core.TagIncident{ID: id, Cause: cause}})
 	if err == nil {
 		err = outcomes[0].Err
-	}
-	if err == core.ErrNoIncident {
-		return cli.Errorf(cli.Failed, "%s: %w", incidentID(id), err).Hint("otm incidents --all")
 	}
 	return err
 }
