@@ -40,8 +40,10 @@ type server struct {
 	mux  *http.ServeMux
 	huma huma.API
 	hub  *hub
-	beat time.Duration // between two comments in a stream without events
 	seen *requests
+
+	beat     time.Duration // between two comments in a stream without events
+	sendTime time.Duration // how long a stream's reader may accept no data
 }
 
 // New returns the API of a data directory, and what follows the store for the streams of
@@ -52,7 +54,7 @@ func New(b *app.Backend) (http.Handler, func(context.Context) error) {
 }
 
 func newServer(b *app.Backend) *server {
-	s := &server{back: b, mux: http.NewServeMux(), hub: newHub(b), beat: 15 * time.Second, seen: newRequests()}
+	s := &server{back: b, mux: http.NewServeMux(), hub: newHub(b), seen: newRequests(), beat: 15 * time.Second, sendTime: 30 * time.Second}
 	c := huma.DefaultConfig("OTM", "1")
 	c.Info.Description = "Tasks for people and AI agents. Requests bear a token of otm token: Authorization: Bearer otm_…"
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = Prefix+"/openapi", "", "", nil

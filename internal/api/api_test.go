@@ -11,10 +11,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
+	"otm/core"
 	"otm/internal/app"
 	"otm/internal/cli"
 	"otm/internal/leak"
@@ -169,6 +174,35 @@ func (c *client) send(method, path string, body any) (int, []byte) {
 	return w.StatusCode, data
 }
 
+var document = sync.OnceValue(func() *huma.OpenAPI { return newServer(nil).huma.OpenAPI() })
+
+// conforms wants an answer to be as the document says.
+func conforms(t testing.TB, method, path string, data []byte) {
+	t.Helper()
+	path, _, _ = strings.Cut(path, "?")
+	asked := strings.Split(Prefix+path, "/")
+	fits := func(template string) bool {
+		return slices.EqualFunc(strings.Split(template, "/"), asked, func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") })
+	}
+	for template, item := range document().Paths {
+		op := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post}[method]
+		if op == nil || !fits(template) {
+			continue
+		}
+		var value any
+		if err := json.Unmarshal(data, &value); err != nil {
+			t.Fatal(err)
+		}
+		var result huma.ValidateResult
+		huma.Validate(document().Components.Schemas, op.Responses["200"].Content["application/json"].Schema, huma.NewPathBuffer(nil, 0), huma.ModeReadFromServer, value, &result)
+		for _, err := range result.Errors {
+			t.Errorf("%s %s: %v in %s", method, path, err, data)
+		}
+		return
+	}
+	t.Errorf("the document has no %s %s", method, path)
+}
+
 // ask wants a request to succeed, and reads the answer.
 func ask[T any](c *client, method, path string, body any) T {
 	c.t.Helper()
@@ -177,6 +211,7 @@ func ask[T any](c *client, method, path string, body any) T {
 	if err := json.Unmarshal(data, &out); status != http.StatusOK || err != nil {
 		c.t.Fatalf("%s %s: status %d, %s", method, path, status, data)
 	}
+	conforms(c.t, method, path, data)
 	return out
 }
 
@@ -269,5 +304,86 @@ func TestOpenAPI(t *testing.T) {
 	}
 	if stands, err := os.ReadFile(path); err != nil || !bytes.Equal(stands, data) {
 		t.Errorf("docs/openapi.json does not have the operations of internal/api: run OTM_TEST_UPDATE=1 go test ./internal/api -run %s", t.Name())
+	}
+}
+
+// Every reader answers as the document says, with something to show.
+func TestReaders(t *testing.T) {
+	t.Parallel()
+	c, s := served(t, newHome(t, ""))
+	c.create(5)
+	one := ask[tasks](c, "GET", "/tasks?limit=2", nil)
+	two := ask[tasks](c, "GET", "/tasks?limit=2&after="+one.Next, nil)
+	three := ask[tasks](c, "GET", "/tasks?limit=2&after="+two.Next, nil)
+	var ids []string
+	for _, task := range slices.Concat(one.Tasks, two.Tasks, three.Tasks) {
+		ids = append(ids, task.TaskID)
+	}
+	if want := []string{"T-00001", "T-00002", "T-00003", "T-00004", "T-00005"}; !slices.Equal(ids, want) || three.Next != "" {
+		t.Errorf("pages of %v, then %q", ids, three.Next)
+	}
+	ask[answer](c, "POST", "/tasks/2/cancel", object{"reason": "no"})
+	ask[answer](c, "POST", "/tasks/3/assign", object{"to": "archibald"})
+	ask[answer](c, "POST", "/tasks/3/priority", object{"to": "high"})
+	for query, want := range map[string]int{"": 4, "?all=true": 5, "?status=cancelled": 1, "?agent=archibald": 1, "?agent=nobody": 0} {
+		if list := ask[tasks](c, "GET", "/tasks"+query, nil); len(list.Tasks) != want {
+			t.Errorf("%q lists %v", query, list.Tasks)
+		}
+	}
+	if is := ask[struct{ History []struct{ What string } }](c, "GET", "/tasks/2", nil); len(is.History) < 2 {
+		t.Errorf("history %v", is.History)
+	}
+	store, err := s.back.Home.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := core.Found{Key: "disk", Kind: "disk full", Severity: 2, Code: "disk.full"}
+	if _, err := store.Do(t.Context(), core.Command{At: time.Now(), By: core.Component("otm"), Do: core.Watch{Found: []core.Seen{{Found: found, Since: time.Now()}}}}); err != nil {
+		t.Fatal(err)
+	}
+	ask[object](c, "POST", "/incidents/I-1/tag", object{"cause": "logs"})
+	c.refused(http.StatusNotFound, "POST", "/incidents/9/tag", object{"cause": "logs"}, "path.id")
+	if is := ask[[]struct{ ID, Cause, CauseBy string }](c, "GET", "/incidents", nil); len(is) != 1 || is[0].Cause != "logs" || is[0].CauseBy != "ci" {
+		t.Errorf("incidents %+v", is)
+	}
+	if agents := ask[[]struct{ Name string }](c, "GET", "/agents", nil); len(agents) != 3 {
+		t.Errorf("agents %v", agents)
+	}
+	if err := os.WriteFile(filepath.Join(c.home.Dir, "failed", "x.json"), []byte(`{"taskId":"T-00009","title":"x","agent":"devdas","_result":{"at":"2026-03-14T10:15:00Z","inbox":"new-tasks","attempts":1,"error":"no","class":"invalid"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if dead := ask[[]struct{ File string }](c, "GET", "/dead", nil); len(dead) != 1 || dead[0].File != "x.json" {
+		t.Errorf("dead %v", dead)
+	}
+	if is := ask[struct{ Health string }](c, "GET", "/status", nil); is.Health == "" {
+		t.Error("the status has no health")
+	}
+	for path, where := range map[string]string{"/tasks?status=nearly": "query.status", "/tasks?after=x": "query.after", "/tasks/x": "path.id", "/tasks?limit=0": "query.limit"} {
+		c.refused(http.StatusUnprocessableEntity, "GET", path, nil, where)
+	}
+	c.refused(http.StatusNotFound, "GET", "/tasks/99", nil, "path.id")
+	for _, wrong := range []struct {
+		path, where string
+		body        object
+	}{
+		{"/tasks", "body.title", object{"title": "", "agent": "devdas"}},
+		{"/tasks", "body.agent", object{"title": "x", "agent": "devdsa"}},
+		{"/tasks", "body.priority", object{"title": "x", "agent": "devdas", "priority": "soon"}},
+		{"/tasks", "body.type", object{"title": "x", "agent": "devdas", "type": "odd"}},
+		{"/tasks", "body.parent", object{"title": "x", "agent": "devdas", "parent": "x"}},
+		{"/tasks/1/report", "body.status", object{"status": "finished"}},
+		{"/tasks/1/report", "body.reason", object{"status": "blocked"}},
+		{"/tasks/1/say", "body.mentions", object{"text": "x", "mentions": []string{"nobody"}}},
+		{"/tasks/1/say", "body.text", object{"text": ""}},
+		{"/tasks/1/reject", "body.reason", object{}},
+		{"/tasks/1/assign", "body.to", object{"to": "nobody"}},
+		{"/tasks/1/priority", "body.to", object{}},
+		{"/tasks/1/accept", "body.to", object{"to": "devdas"}},
+		{"/tasks/1/requeue", "body.more", object{"more": true}},
+		{"/tasks/1/unblock", "body.reason", object{"reason": strings.Repeat("x", 600)}},
+		{"/agents/robin/next", "path.agent", object{}},
+		{"/agents/nobody/pause", "path.agent", object{}},
+	} {
+		c.refused(http.StatusUnprocessableEntity, "POST", wrong.path, wrong.body, `"location":"`+wrong.where+`"`)
 	}
 }

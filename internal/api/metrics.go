@@ -162,7 +162,7 @@ func (c collector) collect(ctx context.Context, out chan<- prometheus.Metric) er
 		gauge(incidentsDesc, float64(levels[level]), string(level))
 	}
 	c.health(v, gauge)
-	gauge(infoDesc, 1, c.back.Version())
+	gauge(infoDesc, 1, c.back.Home.Version)
 	return v.Err()
 }
 

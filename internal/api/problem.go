@@ -92,7 +92,7 @@ func (s *server) problem(err error) error {
 	if said == nil {
 		said = app.Explain(err)
 	}
-	s.back.Log().Warn("API request failed", "err", err)
+	s.back.Log.Warn("API request failed", "err", err)
 	p := newProblem(http.StatusServiceUnavailable, err.Error())
 	if said != nil {
 		p.Hints = said.Hints

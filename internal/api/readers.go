@@ -137,7 +137,7 @@ const maxFailed = 50
 
 // events reads a page of events, and the number after which the next one begins.
 func (s *server) events(ctx context.Context, f core.EventFilter) ([]core.Envelope, int64, error) {
-	store, err := s.back.Store(ctx)
+	store, err := s.back.Home.OpenStore(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -152,7 +152,7 @@ func (s *server) events(ctx context.Context, f core.EventFilter) ([]core.Envelop
 	all := make([]core.Envelope, 0, len(events))
 	next := max(f.After, last)
 	for i := range events {
-		e, err := events[i].Envelope(store.ID(), core.Producer{Service: "otm", Version: s.back.Version()})
+		e, err := events[i].Envelope(store.ID(), core.Producer{Service: "otm", Version: s.back.Home.Version})
 		if err != nil {
 			return nil, 0, err
 		}

@@ -24,9 +24,6 @@ const streamID = "streamEvents"
 // lookEvery is the pause between two looks for new events without a hint.
 const lookEvery = time.Second
 
-// sendTime is how long a reader may accept no data before it is dropped.
-const sendTime = 30 * time.Second
-
 // eventsAtOnce bounds how many events a stream reads together.
 const eventsAtOnce = 100
 
@@ -46,7 +43,7 @@ func newHub(b *app.Backend) *hub { return &hub{back: b, more: make(chan struct{}
 // run looks for events until ctx ends: after a hint, as commands change files, and now and
 // then.
 func (h *hub) run(ctx context.Context) error {
-	dir := h.back.Dir()
+	dir := h.back.Home.Dir
 	files := watch.New(func(name string) bool { return name == "changed" || strings.HasSuffix(name, ".json") }, filepath.Join(dir, "tasks"), filepath.Join(dir, "board"))
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -66,13 +63,10 @@ func (h *hub) run(ctx context.Context) error {
 
 // look wakes the streams if there are new events.
 func (h *hub) look(ctx context.Context) {
-	h.mu.Lock()
-	open := h.streams
-	h.mu.Unlock()
-	if open == 0 {
+	if h.open() == 0 {
 		return
 	}
-	store, err := h.back.Store(ctx)
+	store, err := h.back.Home.OpenStore(ctx)
 	if err != nil {
 		return
 	}
@@ -96,7 +90,14 @@ func (h *hub) later() <-chan struct{} {
 	return h.more
 }
 
-func (h *hub) open(n int) {
+// open counts the open streams.
+func (h *hub) open() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streams
+}
+
+func (h *hub) opened(n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.streams += n
@@ -122,7 +123,7 @@ func streams(s *server) {
 				return nil, field("header.Last-Event-ID", "is no number of an event")
 			}
 		}
-		store, err := s.back.Store(ctx)
+		store, err := s.back.Home.OpenStore(ctx)
 		if err == nil && f.After == 0 && in.Last == "" {
 			f.After, err = store.LastEvent(ctx)
 		}
@@ -132,11 +133,11 @@ func streams(s *server) {
 		f.Limit = eventsAtOnce
 		return &huma.StreamResponse{Body: func(c huma.Context) {
 			r, w := humago.Unwrap(c)
-			out := &sender{w: w, control: http.NewResponseController(w)}
+			out := &sender{w, http.NewResponseController(w), s.sendTime}
 			out.control.SetReadDeadline(time.Time{}) // the server's limits are for exchanges that end
 			w.Header().Set("Content-Type", "text/event-stream")
-			s.hub.open(1)
-			defer s.hub.open(-1)
+			s.hub.opened(1)
+			defer s.hub.opened(-1)
 			beat := time.NewTicker(s.beat)
 			defer beat.Stop()
 			if out.send(": begins\n\n") != nil {
@@ -146,7 +147,7 @@ func streams(s *server) {
 				more := s.hub.later()
 				events, next, err := s.events(r.Context(), f)
 				if err != nil {
-					s.back.Log().Warn("stream of events ends", "err", err)
+					s.back.Log.Warn("stream of events ends", "err", err)
 					return // the reader comes again
 				}
 				f.After = next
@@ -177,10 +178,11 @@ func streams(s *server) {
 type sender struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	limit   time.Duration // for each text
 }
 
 func (s *sender) send(text string) error {
-	s.control.SetWriteDeadline(time.Now().Add(sendTime))
+	s.control.SetWriteDeadline(time.Now().Add(s.limit))
 	if _, err := s.w.Write([]byte(text)); err != nil {
 		return err
 	}

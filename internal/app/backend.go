@@ -28,14 +28,14 @@ var NewAPI func(b *Backend) (handler http.Handler, run func(context.Context) err
 // Backend does what the commands do, for the HTTP API. Errors are those of the commands, and
 // *RoleError, *FieldError, *RefusedError, *KeyError, *drop.InvalidError, core.ErrNoTask.
 type Backend struct {
-	home  *Home
+	Home  *Home
+	Log   *slog.Logger
 	board *boardSource
-	log   *slog.Logger
 }
 
 // NewBackend returns the backend of a data directory.
 func NewBackend(h *Home, log *slog.Logger) *Backend {
-	return &Backend{home: h, board: h.board(log), log: log}
+	return &Backend{Home: h, Log: log, board: h.board(log)}
 }
 
 // Request is who asks for a change, and with which key: the same request with the same key
@@ -93,22 +93,13 @@ func (e *KeyError) Error() string {
 
 // Token returns the token with a secret; nil: there is none, or it was revoked.
 func (b *Backend) Token(secret string) (*tokens.Token, error) {
-	return tokens.Open(b.home.Dir).Find(secret)
+	return tokens.Open(b.Home.Dir).Find(secret)
 }
-
-// Version is the version of this program.
-func (b *Backend) Version() string { return b.home.Version }
-
-// Log is where the API logs.
-func (b *Backend) Log() *slog.Logger { return b.log }
-
-// Dir is the data directory.
-func (b *Backend) Dir() string { return b.home.Dir }
 
 // bound returns the agent for which alone a token acts: a bot's that has its name; nil:
 // there is none.
 func (b *Backend) bound(t *tokens.Token) *pipeline.Agent {
-	if a := b.home.Agents().Named(t.Name); t.Role == tokens.Bot && a != nil && !a.Person {
+	if a := b.Home.Agents().Named(t.Name); t.Role == tokens.Bot && a != nil && !a.Person {
 		return a
 	}
 	return nil
@@ -119,7 +110,7 @@ func (b *Backend) steerer(t *tokens.Token) (core.Actor, error) {
 	switch a := b.bound(t); {
 	case t.Role.Steers():
 		return core.ByPerson(t.Name), nil
-	case a != nil && slices.Contains(b.home.Config.Reviewers, a.Name):
+	case a != nil && slices.Contains(b.Home.Config.Reviewers, a.Name):
 		return core.ByReviewer(a.Name), nil
 	}
 	return core.Actor{}, &RoleError{t, "an operator, an owner, or a bot with the name of an agent that [review] agents names"}
@@ -135,10 +126,10 @@ func (b *Backend) agent(t *tokens.Token, name string) (*pipeline.Agent, error) {
 	if name == "" {
 		return own, nil
 	}
-	a := b.home.Agents().Named(name)
+	a := b.Home.Agents().Named(name)
 	switch {
 	case a == nil:
-		return nil, &FieldError{"agent", noAgent(b.home, name, "do you mean %s?")}
+		return nil, &FieldError{"agent", noAgent(b.Home, name, "do you mean %s?")}
 	case a.Person:
 		return nil, &FieldError{"agent", fmt.Errorf("%s is a person: this is for AI agents", a.Name)}
 	case own != nil && own != a:
@@ -150,7 +141,7 @@ func (b *Backend) agent(t *tokens.Token, name string) (*pipeline.Agent, error) {
 // once carries a request out, unless it was carried out before: then the answer is the one
 // of then. agent is whose state it concerns; "": it concerns a task.
 func (b *Backend) once(ctx context.Context, r Request, agent string, do func(s *store.Store, c core.Command) (core.Outcome, string, error)) (*Answer, error) {
-	s, err := b.home.OpenStore(ctx)
+	s, err := b.Home.OpenStore(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +166,8 @@ func (b *Backend) once(ctx context.Context, r Request, agent string, do func(s *
 	case o.Err != nil:
 		return nil, o.Err
 	}
-	if err := slacklist.TouchChanged(b.home.Dir); err != nil { // the components look by themselves later
-		b.log.Warn("change not announced", "err", err)
+	if err := slacklist.TouchChanged(b.Home.Dir); err != nil { // the components look by themselves later
+		b.Log.Warn("change not announced", "err", err)
 	}
 	a := answerOf(agent, o.Events)
 	a.Note = note
@@ -233,21 +224,21 @@ func (b *Backend) Create(ctx context.Context, r Request, t pipeline.Task) (*Answ
 	if err := drop.CheckTask(&t); err != nil {
 		return nil, err
 	}
-	switch a := b.home.Agents().Named(t.Agent); {
+	switch a := b.Home.Agents().Named(t.Agent); {
 	case a != nil:
 		t.Agent = a.Name
-	case len(b.home.Agents()) > 0:
-		return nil, &FieldError{"agent", noAgent(b.home, t.Agent, "do you mean %s?")}
+	case len(b.Home.Agents()) > 0:
+		return nil, &FieldError{"agent", noAgent(b.Home, t.Agent, "do you mean %s?")}
 	}
-	if types := b.home.Config.Types; !types.Has(t.Type) {
+	if types := b.Home.Config.Types; !types.Has(t.Type) {
 		return nil, &FieldError{"type", fmt.Errorf("there are %s", strings.Join(pipeline.Texts(types.All()), ", "))}
 	}
 	return b.once(ctx, r, "", func(s *store.Store, c core.Command) (o core.Outcome, _ string, err error) {
-		if t.ID, err = b.home.Counter.TakeOne(ctx); err != nil {
+		if t.ID, err = b.Home.Counter.TakeOne(ctx); err != nil {
 			return o, "", err
 		}
 		c.ID = cmp.Or(c.ID, pipeline.NewDropID())
-		c.At, c.By, c.Task = b.home.Now(), core.Component("otm"), t.ID
+		c.At, c.By, c.Task = b.Home.Now(), core.Component("otm"), t.ID
 		c.Do = core.Request{Task: t, CreatedAt: c.At, Claims: r.Token.Name}
 		return b.do(ctx, s, c)
 	})
@@ -261,7 +252,7 @@ func (b *Backend) do(ctx context.Context, s *store.Store, c core.Command) (core.
 		return core.Outcome{}, "", err
 	}
 	if len(outcomes[0].Events) > 0 {
-		shown(ctx, b.home, c.Task)
+		shown(ctx, b.Home, c.Task)
 	}
 	return outcomes[0], "", nil
 }
@@ -283,9 +274,9 @@ func (b *Backend) Report(ctx context.Context, r Request, u drop.Update) (*Answer
 		if err != nil {
 			return o, "", err
 		}
-		now := b.home.Now()
+		now := b.Home.Now()
 		u.ID = cmp.Or(c.ID, pipeline.NewDropID())
-		report := inject.CommandOf(&u, inbox.File{Name: inbox.NewName(now, u.ID)}, t, b.home.Agents(), b.home.Config.Types, now)
+		report := inject.CommandOf(&u, inbox.File{Name: inbox.NewName(now, u.ID)}, t, b.Home.Agents(), b.Home.Config.Types, now)
 		report.Sum = c.Sum
 		return b.do(ctx, s, report)
 	})
@@ -303,14 +294,15 @@ func (b *Backend) Say(ctx context.Context, r Request, id pipeline.TaskID, agent 
 	case !r.Token.Role.Steers():
 		return nil, &FieldError{"agent", errors.New("is missing: a bot speaks for an agent")}
 	}
+	m.Tag = cmp.Or(m.Tag, pipeline.TagNote)
 	if err := drop.CheckMessage(&m); err != nil {
 		return nil, err
 	}
-	if err := checkMessage(b.home, &m); err != nil {
+	if err := checkMessage(b.Home, &m); err != nil {
 		return nil, &FieldError{"mentions", err}
 	}
 	return b.once(ctx, r, "", func(s *store.Store, c core.Command) (core.Outcome, string, error) {
-		c.At, c.By, c.Task, c.Do = b.home.Now(), by, id, core.Say{Message: m}
+		c.At, c.By, c.Task, c.Do = b.Home.Now(), by, id, core.Say{Message: m}
 		return b.do(ctx, s, c)
 	})
 }
@@ -379,7 +371,7 @@ func (tc *taskCommand) asked(h *Home, id pipeline.TaskID, s Steering) (core.Edit
 
 // Steer carries out a command on a task.
 func (b *Backend) Steer(ctx context.Context, r Request, name string, id pipeline.TaskID, asked Steering) (*Answer, error) {
-	h, tc := b.home, taskCommandNamed(name)
+	h, tc := b.Home, taskCommandNamed(name)
 	by, err := b.steerer(r.Token)
 	if err != nil {
 		return nil, err
@@ -393,12 +385,12 @@ func (b *Backend) Steer(ctx context.Context, r Request, name string, id pipeline
 		if err != nil {
 			return o, "", err
 		}
-		e, err := newEngine(ctx, h, "otm", b.board, b.log)
+		e, err := newEngine(ctx, h, "otm", b.board, b.Log)
 		if err != nil {
 			return o, "", err
 		}
 		if err := e.Refresh(ctx, pipeline.StatusAge); err != nil { // what people changed there comes first
-			b.log.Debug("board not read before a request", "err", err)
+			b.Log.Debug("board not read before a request", "err", err)
 		}
 		c.By, c.Task = by, id
 		is, err := tc.one(ctx, h, e, c, edits)
@@ -424,14 +416,14 @@ func (b *Backend) Pause(ctx context.Context, r Request, name, reason string) (*A
 		return nil, &FieldError{"reason", err}
 	}
 	return b.steerAgent(ctx, r, name, func(c core.Command, a *pipeline.Agent) (steeredAgent, error) {
-		return pause(ctx, b.home, c, a, reason)
+		return pause(ctx, b.Home, c, a, reason)
 	})
 }
 
 // Resume is the end of Pause.
 func (b *Backend) Resume(ctx context.Context, r Request, name string) (*Answer, error) {
 	return b.steerAgent(ctx, r, name, func(c core.Command, a *pipeline.Agent) (steeredAgent, error) {
-		return resume(ctx, b.home, c, a, true)
+		return resume(ctx, b.Home, c, a, true)
 	})
 }
 
@@ -440,10 +432,10 @@ func (b *Backend) steerAgent(ctx context.Context, r Request, name string, do fun
 	if err != nil {
 		return nil, err
 	}
-	a, err := aiAgent(b.home, name, "this")
+	a, err := aiAgent(b.Home, name, "this")
 	switch {
 	case err != nil:
-		return nil, &FieldError{"name", err}
+		return nil, &FieldError{"path.agent", err}
 	case by.Kind == core.Reviewer && by.Name == a.Name:
 		return nil, &RoleError{r.Token, "somebody else than the agent itself"}
 	}
@@ -457,10 +449,14 @@ func (b *Backend) steerAgent(ctx context.Context, r Request, name string, do fun
 // Next takes the next task of an agent; nil: none waits, or a person has paused the agent.
 func (b *Backend) Next(ctx context.Context, t *tokens.Token, name string, another bool) (*dispatch.Taken, *Paused, error) {
 	a, err := b.agent(t, name)
-	if err != nil {
+	var wrong *FieldError
+	switch {
+	case errors.As(err, &wrong):
+		return nil, nil, &FieldError{"path.agent", wrong.Err}
+	case err != nil:
 		return nil, nil, err
 	}
-	d, taken, err := take(ctx, b.home, a, another)
+	d, taken, err := take(ctx, b.Home, a, another)
 	var paused *dispatch.PausedError
 	switch {
 	case errors.As(err, &paused):
@@ -489,5 +485,5 @@ func (b *Backend) Tag(ctx context.Context, t *tokens.Token, incident, cause stri
 	if err := checkReason(cause); err != nil {
 		return &FieldError{"cause", err}
 	}
-	return tag(ctx, b.home, by, id, cause)
+	return tag(ctx, b.Home, by, id, cause)
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"otm/core"
-	"otm/core/store"
 	"otm/internal/view"
 	"otm/internal/why"
 	"otm/pipeline"
@@ -15,7 +14,7 @@ import (
 // so many, of a status and an agent where one is given. Without a status, those that are over
 // are left out unless all are wanted. more reports whether others follow.
 func (b *Backend) Tasks(ctx context.Context, status pipeline.Status, agent string, all bool, after pipeline.TaskID, limit int) (cards []view.Card, more bool, err error) {
-	s, err := b.home.OpenStore(ctx)
+	s, err := b.Home.OpenStore(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -28,14 +27,14 @@ func (b *Backend) Tasks(ctx context.Context, status pipeline.Status, agent strin
 		case len(cards) == limit:
 			return cards, true, nil
 		}
-		cards = append(cards, view.CardOf(t, b.home.Config.Types))
+		cards = append(cards, view.CardOf(t, b.Home.Config.Types))
 	}
 	return cards, false, err
 }
 
 // Task returns what is known of a task.
 func (b *Backend) Task(ctx context.Context, id pipeline.TaskID) (*Shown, error) {
-	v, err := loadView(ctx, b.home, nil, false)
+	v, err := loadView(ctx, b.Home, nil, false)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +55,7 @@ func (b *Backend) Task(ctx context.Context, id pipeline.TaskID) (*Shown, error) 
 
 // Agents returns who works at what.
 func (b *Backend) Agents(ctx context.Context) ([]AgentLine, error) {
-	v, err := loadView(ctx, b.home, nil, true)
+	v, err := loadView(ctx, b.Home, nil, true)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ func (b *Backend) Agents(ctx context.Context) ([]AgentLine, error) {
 
 // Dead returns the tasks and drops that failed.
 func (b *Backend) Dead(ctx context.Context) ([]DeadLetter, error) {
-	v, err := loadView(ctx, b.home, nil, false)
+	v, err := loadView(ctx, b.Home, nil, false)
 	if err != nil {
 		return nil, err
 	}
@@ -74,23 +73,20 @@ func (b *Backend) Dead(ctx context.Context) ([]DeadLetter, error) {
 
 // View returns how the directory stands.
 func (b *Backend) View(ctx context.Context) (*view.View, error) {
-	return loadView(ctx, b.home, nil, true)
+	return loadView(ctx, b.Home, nil, true)
 }
-
-// Store returns the store.
-func (b *Backend) Store(ctx context.Context) (*store.Store, error) { return b.home.OpenStore(ctx) }
 
 // Incidents returns the incidents that stand; with all, those that are closed too; since a
 // time, those that stood then or later.
 func (b *Backend) Incidents(ctx context.Context, all bool, since time.Time) ([]ShownIncident, error) {
-	s, err := b.home.OpenStore(ctx)
+	s, err := b.Home.OpenStore(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found, err := s.Incidents(ctx, core.IncidentFilter{Open: !all && since.IsZero(), Since: since})
 	shown := []ShownIncident{}
 	for _, i := range found {
-		shown = append(shown, showIncident(i, b.home.Now()))
+		shown = append(shown, showIncident(i, b.Home.Now()))
 	}
 	return shown, err
 }
