@@ -175,7 +175,7 @@ func changes(s *server) {
 			return b.Say(ctx, in.request(ctx, "say", id, m), id, m.Agent, pipeline.Message{Text: m.Text, Tag: pipeline.Tag(m.Tag), Mentions: m.Mentions})
 		})
 	for _, c := range app.TaskCommands() {
-		add(s, op{http.MethodPost, "/tasks/{id}/" + c.Name, c.Name + "Task", c.Short, strings.TrimSpace(c.Long + "\n" + needs(c.Needs))},
+		add(s, op{http.MethodPost, "/tasks/{id}/" + c.Name, c.Name + "Task", c.Short, "As otm " + c.Name + " does." + needs(c.Needs)},
 			func(ctx context.Context, in *struct {
 				Keyed
 				OfTask
@@ -232,5 +232,5 @@ func needs(field string) string {
 	if field == "" {
 		return ""
 	}
-	return "Needs " + field + "."
+	return " Needs " + field + "."
 }

@@ -318,12 +318,12 @@ type Steering struct {
 }
 
 // Steered is a command for a task, as the API shows it.
-type Steered struct{ Name, Short, Long, Needs string }
+type Steered struct{ Name, Short, Needs string }
 
 // TaskCommands are the commands for tasks.
 func TaskCommands() (all []Steered) {
 	for _, tc := range taskCommands {
-		is := Steered{Name: tc.name, Short: tc.short, Long: tc.long}
+		is := Steered{Name: tc.name, Short: tc.short}
 		switch {
 		case tc.value != "":
 			is.Needs = "to"
