@@ -122,6 +122,8 @@ func (t change) apply() {
 		t.drifted(&data)
 	case Archived:
 		t.ArchivedAt = e.At
+	case AuditPosted:
+		t.Audit = &data
 	default:
 		t.applyRun()
 	}

@@ -348,6 +348,27 @@ func (n NoteStart) decide(d *decision) error {
 	return nil
 }
 
+// AuditPosted says where in Slack the events of a task are mirrored.
+type AuditPosted struct {
+	Channel string `json:"channel"`
+	TS      string `json:"ts"`             // of the message that begins the thread
+	Link    string `json:"link,omitempty"` // for people; "": it is not known
+}
+
+// PostAudit notes that the thread of a task was begun.
+type PostAudit struct{ AuditPosted }
+
+func (p PostAudit) decide(d *decision) error {
+	switch {
+	case d.task == nil:
+		return ErrNoTask
+	case d.task.Audit != nil && *d.task.Audit == p.AuditPosted:
+		return nil
+	}
+	d.emit(p.AuditPosted)
+	return nil
+}
+
 // Archived says that a task left the board for the history. It has what only the rows
 // knew.
 type Archived struct {
@@ -395,7 +416,7 @@ var kinds = []kind{
 	kindOf[TakenAway](""), kindOf[WakeFailed](""), kindOf[StartUnknown](""), kindOf[StartEnded](""),
 	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
 	kindOf[RetryScheduled](""), kindOf[RetryAdvised](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"),
-	kindOf[IncidentOpened](""), kindOf[IncidentCorrected](""), kindOf[IncidentClosed](""), kindOf[Archived](""), kindOf[Imported](""),
+	kindOf[IncidentOpened](""), kindOf[IncidentCorrected](""), kindOf[IncidentClosed](""), kindOf[AuditPosted]("OE-07"), kindOf[Archived](""), kindOf[Imported](""),
 }
 
 // formerNames are types of events by the names that they had before: old events are kept

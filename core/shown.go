@@ -98,6 +98,12 @@ var Derived = map[pipeline.Field]func(*Task) string{
 	pipeline.FieldPrevious:    func(t *Task) string { return string(t.Previous) },
 	pipeline.FieldContext:     func(t *Task) string { return t.Context },
 	pipeline.FieldInputs:      func(t *Task) string { return strings.Join(t.Inputs, "\n") },
+	pipeline.FieldThread: func(t *Task) string {
+		if t.Audit == nil {
+			return ""
+		}
+		return t.Audit.Link
+	},
 }
 
 // stamp writes a time; "" for the zero time.

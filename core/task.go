@@ -45,6 +45,8 @@ type Task struct {
 	// Question is what the agent asked when it was blocked, where Reason is the answer.
 	Question string `json:"question,omitempty"`
 	Result   string `json:"result,omitempty"`
+	// Audit is the thread that mirrors the task's events; nil: there is none.
+	Audit *AuditPosted `json:"audit,omitempty"`
 	// LastMessage is the last one in the task's thread; nil: there is none.
 	LastMessage *LastMessage `json:"lastMessage,omitempty"`
 

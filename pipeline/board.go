@@ -35,6 +35,7 @@ const (
 	FieldPrevious    Field = "previous_status"
 	FieldContext     Field = "context"
 	FieldInputs      Field = "input_files"
+	FieldThread      Field = "thread"
 )
 
 // A DerivedField is a field that OTM alone writes, in an optional column. Its values
@@ -55,6 +56,7 @@ const (
 	KindNumber      // a decimal number
 	KindTime        // RFC 3339
 	KindChoice      // a name, which a select may have as an option
+	KindLink        // an address
 )
 
 // DerivedFields are the fields that OTM alone writes.
@@ -68,6 +70,7 @@ var DerivedFields = []DerivedField{
 	{FieldPrevious, "Previous status", KindChoice, true},
 	{FieldContext, "Context", KindChoice, true},
 	{FieldInputs, "Input files", KindText, true},
+	{FieldThread, "Thread", KindLink, true},
 }
 
 // Row is a row of the board: a task, or one of its steps. An empty cell is the

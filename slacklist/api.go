@@ -69,6 +69,10 @@ type answer struct {
 		Archived bool `json:"archived"`
 	} `json:"record"`
 
+	TS        string    `json:"ts"` // of the message that was posted
+	Permalink string    `json:"permalink"`
+	Messages  []message `json:"messages"`
+
 	UserID string `json:"user_id"`
 	User   string `json:"user"`
 	Team   string `json:"team"`

@@ -39,6 +39,9 @@ func (e *encoder) encode(cells []pipeline.Cell) ([]slack.ListItemField, error) {
 
 func (e *encoder) value(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
 	if d := derived(cell.Field); d != nil {
+		if d.Kind == pipeline.KindLink && cell.Text != "" {
+			return richField(slack.NewRichTextSectionLinkElement(cell.Text, "", nil)), nil
+		}
 		return derivedField(c, c.form(d.Kind, cell.Text)), nil
 	}
 	switch cell.Field {
@@ -100,11 +103,14 @@ func missingOption(c *Column, option string) *pipeline.MissingError {
 
 // textField is the only form in which Slack takes text; no block clears the cell.
 func textField(s string) slack.ListItemField {
-	blocks := []slack.RichTextBlock{}
-	if s != "" {
-		blocks = append(blocks, *slack.NewRichTextBlock("", slack.NewRichTextSection(slack.NewRichTextSectionTextElement(s, nil))))
+	if s == "" {
+		return slack.ListItemField{RichText: []slack.RichTextBlock{}}
 	}
-	return slack.ListItemField{RichText: blocks}
+	return richField(slack.NewRichTextSectionTextElement(s, nil))
+}
+
+func richField(e slack.RichTextSectionElement) slack.ListItemField {
+	return slack.ListItemField{RichText: []slack.RichTextBlock{*slack.NewRichTextBlock("", slack.NewRichTextSection(e))}}
 }
 
 // form returns a text of a derived field as the column shows it: a date (UTC), Unix

@@ -35,7 +35,7 @@ var (
 
 // writeMethods are those that write. If a call that only reads is refused, that
 // says nothing about any row.
-var writeMethods = []string{createMethod, updateMethod, deleteMethod}
+var writeMethods = []string{createMethod, updateMethod, deleteMethod, postMethod}
 
 func isWrite(method string) bool { return slices.Contains(writeMethods, method) }
 

@@ -29,6 +29,7 @@ var fits = map[pipeline.Field][]string{
 // fitsKind are the column types that can serve a derived field, best first.
 var fitsKind = map[pipeline.Kind][]string{
 	pipeline.KindText:   {"text", "rich_text"},
+	pipeline.KindLink:   {"text", "rich_text"},
 	pipeline.KindNumber: {"number", "text", "rich_text"},
 	pipeline.KindTime:   {"date", "text", "rich_text", "number"},
 	pipeline.KindChoice: {"select", "multi_select", "text", "rich_text"},

@@ -81,6 +81,7 @@ func setup(env *testscript.Env) error {
 //	exitcode N               the last exec ended with this code
 //	reason FILE REGEXP       the failed drop says why
 //	firstline VAR FILE       sets a variable to the first line of a file
+//	slackchat FILE           starts a double of Slack's messages, which appends each to FILE, with its channel
 //	telegram FILE            starts a double of Telegram's Bot API, which appends each message to FILE
 //	commands FROM DIR        puts the shell commands of a Markdown text into scripts, one a section; all stand in blocks of sh
 //	waitshow ID REGEXP       waits until what otm show says of a task, as JSON, matches
@@ -113,6 +114,7 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 	"reason":    reason,
 	"firstline": firstLine,
 	"telegram":  telegram,
+	"slackchat": slackChat,
 }
 
 // patience is how long a script waits for something to happen. It is long, as
@@ -548,15 +550,31 @@ func TestShellBlocks(t *testing.T) {
 // telegram starts a double of the Bot API. Its address is in $TELEGRAM, and the bot's token
 // where OTM looks for it.
 func telegram(ts *testscript.TestScript, _ bool, args []string) {
-	path := ts.MkAbs(args[0])
-	server := httptest.NewServer(&notifytest.Telegram{Token: "123:secret", Chat: "-100", Took: func(text string) {
+	took := appender(ts.MkAbs(args[0]))
+	server := httptest.NewServer(&notifytest.Telegram{Token: "123:secret", Chat: "-100", Took: took})
+	ts.Defer(server.Close)
+	ts.Setenv("TELEGRAM", server.URL)
+	ts.Setenv("TELEGRAM_BOT_TOKEN", "123:secret")
+}
+
+// slackChat starts a double of what Slack does with messages. Its address is in $SLACK.
+func slackChat(ts *testscript.TestScript, _ bool, args []string) {
+	took := appender(ts.MkAbs(args[0]))
+	double := &notifytest.Slack{Token: "xoxb-secret", Channels: []string{"CNEWS", "CAUDIT"}}
+	double.Took = func(m notifytest.SlackMessage) { took(m.Channel + " " + m.Thread + ": " + m.Text) }
+	server := httptest.NewServer(double)
+	ts.Defer(server.Close)
+	ts.Setenv("SLACK", server.URL+"/api/")
+	ts.Setenv("SLACK_BOT_TOKEN", "xoxb-secret")
+}
+
+// appender appends texts to a file.
+func appender(path string) func(text string) {
+	return func(text string) {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err == nil {
 			fmt.Fprintln(f, text)
 			f.Close()
 		}
-	}})
-	ts.Defer(server.Close)
-	ts.Setenv("TELEGRAM", server.URL)
-	ts.Setenv("TELEGRAM_BOT_TOKEN", "123:secret")
+	}
 }

@@ -62,6 +62,7 @@ type component struct {
 	agents  func(pipeline.Agents) // takes up who is known; called before each run
 	watch   *incident.Watcher     // opens and closes incidents; nil: another component does
 	notify  []*notify.Notifier    // tell people
+	audit   *notify.Audit         // mirrors events in Slack; nil: they are not
 	prune   func()                // removes what was kept long enough; may be nil
 	beat    *heartbeat.Writer
 	cleaned time.Time // when leftovers were last removed; zero: never

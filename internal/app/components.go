@@ -164,6 +164,9 @@ func (c *component) start(g *daemon.Group) {
 	for _, n := range c.notify {
 		g.Go(n.Run)
 	}
+	if c.audit != nil {
+		g.Go(c.audit.Run)
+	}
 	g.Go(c.Resident)
 }
 
@@ -264,6 +267,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 	}
 	if stays {
 		c.watch, c.notify = newWatcher(h, e, c.log), newNotifiers(h, e, c.log)
+		c.audit = newAudit(h, e, c.log)
 		d.Starts = []dispatch.Start{{What: core.StartedDispatcher, Version: h.Version}}
 		d.Patience, d.Link = wakePatience, func() *dispatch.Link {
 			link, err := dispatch.ReadLink(h.Dir)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,8 @@ import (
 	"otm/internal/explain"
 	"otm/internal/hook"
 	"otm/internal/notify"
+	"otm/internal/view"
+	"otm/slacklist"
 )
 
 // outlet is what tells people, with its name.
@@ -36,11 +39,21 @@ func outlets(h *Home) (all []outlet) {
 		token := secretOf(h, n.TelegramToken, "notify.telegram", "token", t.TokenFile, t.TokenEnv)
 		all = append(all, outlet{"telegram", &notify.Telegram{URL: t.URL, Chat: t.Chat, Token: token}})
 	}
+	if n.Slack.Channel != "" {
+		all = append(all, outlet{"slack", slackChannel(h, n.Slack.Channel)})
+	}
 	if w := n.Webhook; w.URL != "" {
 		secret := secretOf(h, n.WebhookSecret, "notify.webhook", "secret", w.SecretFile, w.SecretEnv)
 		all = append(all, outlet{"webhook", &notify.Webhook{URL: w.URL, Secret: secret, Now: h.Now}})
 	}
 	return all
+}
+
+// slackChannel is a channel as an outlet.
+func slackChannel(h *Home, channel string) *notify.Slack {
+	s := &h.Config.Slack
+	token := secretOf(h, h.Config.SlackToken, "slack", "token", s.TokenFile, s.TokenEnv)
+	return &notify.Slack{Chat: slacklist.NewChat(s.URL, token, h.Now), Channel: channel, Now: h.Now}
 }
 
 // secretOf reads a secret each time that it is needed. It must not be empty.
@@ -73,6 +86,9 @@ func untold(h *Home) (found []explain.Finding) {
 	if info, err := os.Stat(offPath(h)); err == nil && len(all) > 0 {
 		return append(found, explain.New(explain.NotifyOff, "since", info.ModTime()))
 	}
+	if h.Config.Slack.AuditChannel != "" {
+		all = append(all, outlet{name: auditName})
+	}
 	for _, o := range all {
 		s, err := notify.Read(toldPath(h, o.name))
 		if err != nil || s == nil || s.Failing == nil {
@@ -89,7 +105,7 @@ func untold(h *Home) (found []explain.Finding) {
 }
 
 // newNotifiers makes what tells people, as [notify] says, one for each outlet.
-func newNotifiers(h *Home, store core.Reader, log *slog.Logger) (all []*notify.Notifier) {
+func newNotifiers(h *Home, store core.Store, log *slog.Logger) (all []*notify.Notifier) {
 	what := notify.Usual
 	if of := h.Config.Notify.What; len(of) > 0 {
 		what = nil
@@ -97,17 +113,42 @@ func newNotifiers(h *Home, store core.Reader, log *slog.Logger) (all []*notify.N
 			what = append(what, notify.Kind(kind))
 		}
 	}
+	for _, o := range outlets(h) {
+		all = append(all, &notify.Notifier{Place: placeOf(h, o.name, store, log), Outlet: o, What: what, Types: h.Config.Types, Quiet: h.Config.Notify.Silent})
+	}
+	return all
+}
+
+// placeOf is where an outlet is in the events.
+func placeOf(h *Home, name string, store core.Store, log *slog.Logger) notify.Place {
 	off := func() bool {
 		_, err := os.Stat(offPath(h))
 		return err == nil
 	}
-	for _, o := range outlets(h) {
-		all = append(all, &notify.Notifier{
-			Name: o.name, Store: store, Outlet: o, What: what, Types: h.Config.Types, Path: toldPath(h, o.name), Now: h.Now, Log: log,
-			Off: off, Quiet: h.Config.Notify.Silent,
-		})
+	return notify.Place{Name: name, Store: store, Path: toldPath(h, name), Off: off, Now: h.Now, Log: log}
+}
+
+// auditName names the audit as an outlet.
+const auditName = "audit"
+
+// newAudit makes what mirrors events in the audit channel; nil: there is none.
+func newAudit(h *Home, store core.Store, log *slog.Logger) *notify.Audit {
+	channel := h.Config.Slack.AuditChannel
+	if channel == "" {
+		return nil
 	}
-	return all
+	id, _ := h.stores.id()
+	words := func(e *core.Event) string {
+		if _, old := e.Data.(core.Imported); old {
+			return "taken over from the former data directory"
+		}
+		var all []string
+		for _, line := range view.Lines([]core.Event{*e}) {
+			all = append(all, line.Said())
+		}
+		return strings.Join(all, "; ")
+	}
+	return &notify.Audit{Place: placeOf(h, auditName, store, log), Chat: slackChannel(h, channel).Chat, Channel: channel, StoreID: id, Words: words}
 }
 
 // notifyCommand is otm notify.
@@ -120,6 +161,9 @@ reviewed, and what otm incidents lists. In otm.toml name where, one or more:
 
   [notify.telegram]
   chat = "123456789"          # and the bot's token in TELEGRAM_BOT_TOKEN
+
+  [notify.slack]
+  channel = "C0123456789"     # and the token of the Slack List, with the scope chat:write
 
   [notify.webhook]
   url = "https://example.org/otm"   # and a secret in OTM_WEBHOOK_SECRET
@@ -166,6 +210,9 @@ since. The dispatcher, if it stays, tells.`,
 
 func testOutlets(ctx context.Context, h *Home, _ []string) error {
 	all := outlets(h)
+	if channel := h.Config.Slack.AuditChannel; channel != "" {
+		all = append(all, outlet{auditName, slackChannel(h, channel)})
+	}
 	if len(all) == 0 {
 		return cli.Errorf(cli.BadConfig, "[notify] names nobody to tell").Hint("otm notify --help")
 	}

@@ -48,6 +48,8 @@ type Slack struct {
 	URL       string `toml:"api_url"`    // of the Web API
 	TokenFile string `toml:"token_file"` // absolute; "": none is set
 	TokenEnv  string `toml:"token_env"`  // the environment variable that holds the token otherwise
+	// AuditChannel mirrors the events of tasks; "": none does.
+	AuditChannel string `toml:"audit_channel"`
 	// Budget is the share of Slack's published calls a minute that all
 	// processes of the directory together allow themselves. 0: no limit.
 	Budget    float64                   `toml:"-"`

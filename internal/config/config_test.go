@@ -87,6 +87,7 @@ api_url    = "https://slack.example/api/"
 token_file = "secrets/slack"
 token_env  = "MY_TOKEN"
 budget     = 0.5
+audit_channel = "C0123"
 
 [slack.columns]
 title = "c1"
@@ -107,6 +108,7 @@ cancelled_at = "an extra cancelled_at"
 previous_status = "an extra previous_status"
 context = "an extra context"
 input_files = "an extra input_files"
+thread = "an extra thread"
 
 [board]
 listen = "[::1]:0"
@@ -166,6 +168,9 @@ api_url = "https://telegram.example"
 token_file = "secrets/telegram"
 token_env = "MY_BOT"
 
+[notify.slack]
+channel = "C0456"
+
 [notify.webhook]
 url = "https://hook.example/?a=b"
 secret_file = "secrets/webhook"
@@ -202,7 +207,7 @@ archive_after = "8s"
 	want := &Config{
 		Dir: c.Dir, home: "/home/me",
 		Slack: Slack{ListID: "F0ALE8DCW1F", URL: "https://slack.example/api/", TokenFile: filepath.Join(c.Dir, "secrets/slack"), TokenEnv: "MY_TOKEN",
-			Budget: 0.5, BudgetSet: true, Columns: columns},
+			AuditChannel: "C0123", Budget: 0.5, BudgetSet: true, Columns: columns},
 		Board:   Board{Listen: "[::1]:0"},
 		Gateway: Gateway{URL: "wss://gateway.example/rpc", TokenFile: "/etc/otm/gateway token", TokenEnv: "MY_GATEWAY", Config: "/home/me/.openclaw/openclaw.json"},
 		Agents: pipeline.Agents{
@@ -224,6 +229,7 @@ archive_after = "8s"
 	n := &want.Notify
 	n.Command, n.What, n.Quiet, n.from, n.to = []string{"/home/me/bin/tell", "x"}, []string{"done"}, "22:00-07:30", 22*time.Hour, 7*time.Hour+30*time.Minute
 	n.Telegram.Chat, n.Telegram.URL, n.Telegram.TokenFile, n.Telegram.TokenEnv = "-100", "https://telegram.example", filepath.Join(c.Dir, "secrets/telegram"), "MY_BOT"
+	n.Slack.Channel = "C0456"
 	n.Webhook.URL, n.Webhook.SecretFile, n.Webhook.SecretEnv = "https://hook.example/?a=b", filepath.Join(c.Dir, "secrets/webhook"), "MY_SECRET"
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("Load\n got %+v\nwant %+v", c, want)

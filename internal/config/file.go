@@ -56,6 +56,7 @@ type columnsTable struct {
 	Previous    *string `toml:"previous_status"`
 	Context     *string `toml:"context"`
 	Inputs      *string `toml:"input_files"`
+	Thread      *string `toml:"thread"`
 	Reason      *string `toml:"reason"`
 	Result      *string `toml:"result"`
 }

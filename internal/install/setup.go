@@ -86,7 +86,7 @@ func fit(s cli.Streams, c *config.Config) error {
 		what, table, file, env string
 		needed                 bool
 	}{
-		{"token", "slack", c.Slack.TokenFile, c.Slack.TokenEnv, c.Slack.ListID != "" || n.Slack.Channel != ""},
+		{"token", "slack", c.Slack.TokenFile, c.Slack.TokenEnv, c.Slack.ListID != "" || c.Slack.AuditChannel != "" || n.Slack.Channel != ""},
 		{"token", "gateway", c.Gateway.TokenFile, c.Gateway.TokenEnv, c.UsesGateway() && s.Getenv(c.Gateway.TokenEnv) != ""},
 		{"token", "notify.telegram", n.Telegram.TokenFile, n.Telegram.TokenEnv, n.Telegram.Chat != ""},
 		{"secret", "notify.webhook", n.Webhook.SecretFile, n.Webhook.SecretEnv, n.Webhook.URL != ""},

@@ -45,11 +45,11 @@ func (w *world) start() {
 	if w.n != nil {
 		path, outlet = w.n.Path, w.n.Outlet
 	}
-	w.n = &Notifier{
-		Name: "test", Store: w.store, Outlet: outlet, What: Usual, Path: path, Log: slog.New(slog.DiscardHandler),
-		Off: func() bool { return w.off }, Quiet: func(time.Time) bool { return w.quiet },
-		Now: func() time.Time { return w.now },
+	at := Place{
+		Name: "test", Store: w.store, Path: path, Log: slog.New(slog.DiscardHandler),
+		Off: func() bool { return w.off }, Now: func() time.Time { return w.now },
 	}
+	w.n = &Notifier{Place: at, Outlet: outlet, What: Usual, Quiet: func(time.Time) bool { return w.quiet }}
 }
 
 // Tell implements Outlet.

@@ -184,6 +184,8 @@ func sayRun(e *core.Event) []said {
 // sayMore puts an event into words that has no line in a task's history.
 func sayMore(e *core.Event) said {
 	switch data := e.Data.(type) {
+	case core.AuditPosted:
+		return said{"thread begun in the audit channel", data.Link}
 	case core.DuplicateSkipped:
 		return said{"dropped again, and skipped", data.Drop}
 	case core.Noted:

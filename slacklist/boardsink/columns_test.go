@@ -64,7 +64,7 @@ func TestExtraColumns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kinds := map[pipeline.Kind]string{pipeline.KindTime: c.times, pipeline.KindChoice: c.choice, pipeline.KindText: "text"}
+		kinds := map[pipeline.Kind]string{pipeline.KindTime: c.times, pipeline.KindChoice: c.choice, pipeline.KindText: "text", pipeline.KindLink: "text"}
 		columns = slices.DeleteFunc(columns, func(c boardtest.Column) bool { return strings.HasPrefix(c.Type, "todo_") })
 		columns[slices.IndexFunc(columns, func(c boardtest.Column) bool { return c.Name == "Assignee" })].Options = []boardtest.Choice{{Value: "OptD", Label: "Dev Das"}}
 		for _, f := range pipeline.DerivedFields {
@@ -102,8 +102,13 @@ func TestExtraColumns(t *testing.T) {
 				t.Errorf("%s, %s and %s show %q, want %q", when, c.choice, c.times, row, c.want)
 			}
 		}
+		const link = "https://x.slack.com/archives/C1/p1"
+		w.do(core.Component("x"), 1, core.PostAudit{AuditPosted: core.AuditPosted{Channel: "C1", TS: "1.0", Link: link}})
 		w.delivers()
 		shows("made")
+		if got := w.row(1).Derived[pipeline.FieldThread]; got != link {
+			t.Errorf("the thread is shown as %q", got)
+		}
 		drifts := func(n int) {
 			t.Helper()
 			if w.clock.Advance(time.Minute); w.compare().Drifted != n {

@@ -1,0 +1,286 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"otm/core"
+	"otm/internal/explain"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/slacklist"
+)
+
+// Audit mirrors what happens to tasks in a channel of Slack: each task has a thread there,
+// with a line for each event, in order. It is for one goroutine.
+//
+// Messages carry marks that only programs see. After a crash, or an answer that was lost,
+// the audit looks for them before it posts again.
+type Audit struct {
+	Place
+	Chat    *slacklist.Chat
+	Channel string
+	StoreID string
+	// Words say what an event means; "": nothing to people.
+	Words func(*core.Event) string
+	Sleep func(time.Duration) // tests replace it; nil: it waits
+}
+
+const (
+	// auditAtOnce bounds the events that are mirrored together.
+	auditAtOnce = 100
+	// auditPause is the pause after a message: Slack takes one a second in a channel.
+	auditPause = 1100 * time.Millisecond
+	// auditSkew is how far the clock of Slack may be behind ours.
+	auditSkew = 10 * time.Minute
+)
+
+// Run mirrors until ctx ends.
+func (a *Audit) Run(ctx context.Context) error { return a.run(ctx, a.Once) }
+
+// Once mirrors the next events, if there are any.
+func (a *Audit) Once(ctx context.Context) error {
+	if ready, err := a.ready(ctx); err != nil || !ready {
+		return err
+	}
+	next := *a.state
+	next.Lost = "" // what was told stands in the threads
+	events, err := a.Store.Events(ctx, core.EventFilter{After: next.Seq, Limit: auditAtOnce})
+	if err != nil {
+		return err
+	}
+	if len(events) == 0 {
+		return errors.Join(a.follow(ctx, &next), a.keep(&next))
+	}
+	tried := next.Until
+	next.Until = max(tried, events[len(events)-1].Seq)
+	trying := next
+	if err := a.keep(&trying); err != nil {
+		return err
+	}
+	last := events[len(events)-1].Seq
+	var done []pipeline.TaskID
+	for i := range events {
+		id := events[i].Task
+		if id == 0 || slices.Contains(done, id) {
+			continue
+		}
+		done = append(done, id)
+		if err := a.mirror(ctx, id, &events[i], last, events[i].Seq <= tried); err != nil {
+			if ctx.Err() != nil {
+				return err // a stop is no failure
+			}
+			return errors.Join(err, a.failed(refusedBySlack(err, a.Now())))
+		}
+	}
+	next.Seq, next.Failing = last, nil
+	return a.keep(&next)
+}
+
+// mirror posts the lines of a task for its events from first to the one of a number. again
+// says that some may have been posted already.
+func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Event, to int64, again bool) error {
+	events, err := a.Store.Events(ctx, core.EventFilter{Task: id})
+	if err != nil {
+		return err
+	}
+	var s core.State
+	var seqs []int64
+	var texts []string
+	for i := range events {
+		e := &events[i]
+		if e.Seq > to {
+			break
+		}
+		core.Apply(&s, e)
+		if lines := a.lines(e, s.Tasks[id]); e.Seq >= first.Seq && len(lines) > 0 {
+			seqs, texts = append(seqs, e.Seq), append(texts, strings.Join(lines, "\n"))
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	thread, err := a.thread(ctx, id, first, again)
+	if err != nil {
+		return err
+	}
+	if again {
+		marked, err := a.marked(ctx, thread, time.Time{})
+		if err != nil {
+			return err
+		}
+		for _, m := range marked {
+			for len(seqs) > 0 && m.Store == a.StoreID && seqs[0] <= m.Seq {
+				seqs, texts = seqs[1:], texts[1:]
+			}
+		}
+	}
+	anew := false
+	for len(texts) > 0 {
+		text, n := texts[0], 1
+		for n < len(texts) && len(text)+len(texts[n]) < slackLimit {
+			text += "\n" + texts[n]
+			n++
+		}
+		_, err := a.post(ctx, thread, text, slacklist.Mark{Store: a.StoreID, Task: id.String(), Seq: seqs[n-1]})
+		if e := (*pipeline.BoardError)(nil); errors.As(err, &e) && e.Class == pipeline.Refused && !anew {
+			anew = true // the thread may be gone; if it is the channel, that is refused too
+			if thread, err = a.begin(ctx, id, ""); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		seqs, texts = seqs[n:], texts[n:]
+	}
+	return nil
+}
+
+// thread is the thread of a task. It is begun if there is none.
+func (a *Audit) thread(ctx context.Context, id pipeline.TaskID, first *core.Event, again bool) (string, error) {
+	t, err := a.Store.Task(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if t.Audit != nil && t.Audit.Channel == a.Channel {
+		return t.Audit.TS, nil
+	}
+	ts := ""
+	if again {
+		marked, err := a.marked(ctx, "", first.At.Add(-auditSkew))
+		if err != nil {
+			return "", err
+		}
+		for _, m := range marked {
+			if m.Store == a.StoreID && m.Task == id.String() {
+				ts = m.TS
+			}
+		}
+	}
+	return a.begin(ctx, id, ts)
+}
+
+// begin begins the thread of a task, and notes it. ts is that of the message that begins it;
+// "": it is posted now.
+func (a *Audit) begin(ctx context.Context, id pipeline.TaskID, ts string) (string, error) {
+	t, err := a.Store.Task(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if ts == "" {
+		text := fmt.Sprintf("%v *%s*", id, escapeSlack(safe.Escape(core.Excerpt(t.Title))))
+		if ts, err = a.post(ctx, "", text, slacklist.Mark{Store: a.StoreID, Task: id.String()}); err != nil {
+			return "", err
+		}
+	}
+	begun := core.AuditPosted{Channel: a.Channel, TS: ts}
+	if begun.Link, err = a.Chat.Link(ctx, a.Channel, ts); err != nil {
+		a.Log.Warn("the link to a thread is not known", "task", id, "err", err)
+	}
+	outcomes, err := a.Store.Do(ctx, core.Command{At: a.Now(), By: core.Component("otm"), Task: id, Do: core.PostAudit{AuditPosted: begun}})
+	if err == nil {
+		err = outcomes[0].Err
+	}
+	return ts, err
+}
+
+func (a *Audit) post(ctx context.Context, thread, text string, mark slacklist.Mark) (string, error) {
+	ts, err := a.Chat.Post(ctx, a.Channel, thread, text, &mark)
+	if err != nil {
+		return "", err
+	}
+	if a.Sleep != nil {
+		a.Sleep(auditPause)
+		return ts, nil
+	}
+	select {
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case <-time.After(auditPause):
+		return ts, nil
+	}
+}
+
+// marked finds what was posted. Without the right to read the channel nothing is found, and
+// a line may come twice.
+func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]slacklist.Posted, error) {
+	found, err := a.Chat.Marked(ctx, a.Channel, thread, since)
+	if e := (*pipeline.BoardError)(nil); errors.As(err, &e) && e.Needed != "" {
+		a.Log.Warn("the audit may repeat lines, as it may not read its channel", "err", err)
+		return nil, nil
+	}
+	return found, err
+}
+
+// lines say what an event did to a task, which is as it was afterwards.
+func (a *Audit) lines(e *core.Event, t *core.Task) []string {
+	said := a.say(e, t)
+	for i, line := range said {
+		said[i] = fmt.Sprintf("[%s] %s", e.At.UTC().Format("2006-01-02 15:04:05"), escapeSlack(safe.Escape(cut(line, maxAfter))))
+	}
+	return said
+}
+
+// asks are the codes of what a reviewer asks for.
+var asks = map[pipeline.Status]string{pipeline.Done: "IE-04", pipeline.Rejected: "IE-05", pipeline.New: "IE-07"}
+
+func (a *Audit) say(e *core.Event, t *core.Task) []string {
+	by, words := e.By.Name, a.Words(e)
+	person := e.By.Kind == core.Person || e.By.Kind == core.Board
+	agent := e.By.Kind == core.Agent || e.By.Kind == core.Worker
+	if by == "" {
+		by = string(e.By.Kind)
+	}
+	switch data := e.Data.(type) {
+	case core.TaskMoved:
+		changed := strings.TrimSuffix(fmt.Sprintf("OTM: Status changed %s → %s (%s)", data.From, data.To, data.Move), " ()")
+		switch {
+		case person:
+			return []string{fmt.Sprintf("Human(%s) change detected: status = %s (IE-01)", by, data.To), changed}
+		case e.By.Kind == core.Reviewer:
+			ask := asks[data.To]
+			if ask == "" {
+				ask = "IE-06"
+			}
+			return []string{fmt.Sprintf("Orchestrator → OTM: %s requested (%s)", data.To, ask), changed}
+		}
+		return []string{changed}
+	case core.Approved: // the move says it
+		return nil
+	case core.EditedByPerson:
+		return []string{fmt.Sprintf("Human(%s) change detected: %s = %s (IE-01)", by, data.Field, data.To)}
+	case core.Notified:
+		return []string{fmt.Sprintf("OTM → Agent(%s): Task assigned — %s (OE-01)", data.Agent, t.Title)}
+	case core.Acknowledged:
+		return []string{fmt.Sprintf("Agent(%s) → OTM: Task acknowledged (IE-03)", by)}
+	case core.StepDone:
+		if agent && data.Done {
+			return []string{fmt.Sprintf("Agent(%s) → OTM: Subtask done — %s (IE-02). Remaining: %d", by, data.Title, len(t.Steps)-t.StepsDone())}
+		}
+	case core.ReconciliationDrift, core.ReportFailed, core.WakeFailed, core.RunFailed:
+		return []string{"OTM ERROR: " + words + " (IE-10)"}
+	case core.IncidentOpened:
+		return watchdog(&data.Found, "")
+	case core.IncidentClosed:
+		return watchdog(&data.Found, "over: ")
+	}
+	switch {
+	case words == "":
+		return nil
+	case agent:
+		return []string{fmt.Sprintf("Agent(%s) → OTM: %s", by, words)}
+	case person:
+		return []string{fmt.Sprintf("Human(%s) change detected: %s (IE-01)", by, words)}
+	}
+	return []string{"OTM: " + words}
+}
+
+func watchdog(f *core.Found, over string) []string {
+	found := explain.Finding{Code: explain.Code(f.Code), Task: f.Task, Args: f.Args}
+	return []string{fmt.Sprintf("Watchdog: %s%s (IE-08)", over, found.Text(time.Time{}))}
+}

@@ -1,0 +1,173 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"otm/core"
+	"otm/internal/durable"
+	"otm/internal/safe"
+)
+
+// Place is where an outlet is in the events of the store. A file keeps it.
+type Place struct {
+	Name  string // of the outlet
+	Store core.Store
+	Path  string      // of the file
+	Off   func() bool // reports whether nobody is to be told anything now
+	Now   func() time.Time
+	Log   *slog.Logger
+
+	state *State
+}
+
+const (
+	lookEvery = time.Second
+	// longestPause is the longest pause after a message that was not taken.
+	longestPause = 10 * time.Minute
+	// personPause is the pause where only a person can help. A start ends it.
+	personPause = time.Hour
+	// longestAsked is the longest pause that an outlet may ask for.
+	longestAsked = 24 * time.Hour
+	// retold is how far back the news are told again if it is not known what was told.
+	retold = 24 * time.Hour
+)
+
+// State is what an outlet was told.
+type State struct {
+	Seq  int64  `json:"seq"`            // of the last event that was told, or is of no interest
+	Lost string `json:"lost,omitempty"` // says what is not known any more; "": it is told
+	// Until is, of the audit, the last event that may have been told already.
+	Until int64 `json:"until,omitempty"`
+	// Failing is since when messages are not taken, and why; nil: they are.
+	Failing *Failing `json:"failing,omitempty"`
+}
+
+// Failing says that messages are not taken.
+type Failing struct {
+	Since time.Time `json:"since"`
+	Last  time.Time `json:"last"`
+	Until time.Time `json:"until"` // the next try
+	Tries int       `json:"tries"`
+	Error string    `json:"error"`
+	Next  string    `json:"next,omitempty"` // see Refused
+}
+
+// Read reads what was told; nil: nothing ever was.
+func Read(path string) (*State, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &State{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// run calls once again and again until ctx ends.
+func (p *Place) run(ctx context.Context, once func(context.Context) error) error {
+	for {
+		if err := once(ctx); err != nil && ctx.Err() == nil {
+			p.Log.Warn("people were not told", "outlet", p.Name, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// ready reports whether the outlet may be told something now.
+func (p *Place) ready(ctx context.Context) (bool, error) {
+	if p.state == nil {
+		if err := p.begin(ctx); err != nil {
+			return false, err
+		}
+	}
+	f, now := p.state.Failing, p.Now()
+	return !p.Off() && (f == nil || !now.Before(f.Until) || f.Last.After(now)), nil
+}
+
+// begin reads what was told. In a new directory nothing of the past is.
+func (p *Place) begin(ctx context.Context) error {
+	s, damaged := Read(p.Path)
+	if damaged == nil && s != nil {
+		if s.Failing != nil && s.Failing.Next != "" {
+			s.Failing.Until = time.Time{} // a person may have helped
+		}
+		p.state = s
+		return nil
+	}
+	last, err := p.Store.LastEvent(ctx)
+	if err != nil {
+		return err
+	}
+	s = &State{Seq: last}
+	if damaged != nil {
+		recent, err := p.Store.Events(ctx, core.EventFilter{Since: p.Now().Add(-retold), Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(recent) > 0 {
+			s.Seq, s.Until = recent[0].Seq-1, last
+		}
+		s.Lost = safe.Escape(fmt.Sprintf("what you were told is not known any more (%v): the last day is told again, and what is older may be missing", damaged))
+	}
+	return p.keep(s)
+}
+
+// keep keeps what was told.
+func (p *Place) keep(s *State) error {
+	old, _ := json.Marshal(p.state)
+	data, err := json.Marshal(s)
+	if err != nil || string(old) == string(data) {
+		return err
+	}
+	p.state = s
+	return durable.Replace(p.Path, append(data, '\n'))
+}
+
+// failed notes that a message was not taken.
+func (p *Place) failed(why error) error {
+	s, now := *p.state, p.Now().UTC()
+	f := Failing{Since: now, Last: now, Tries: 1, Error: safe.Escape(why.Error())}
+	if s.Failing != nil {
+		f.Since, f.Tries = s.Failing.Since, s.Failing.Tries+1
+	}
+	wait := min(10*time.Second<<min(f.Tries-1, 8), longestPause)
+	if r := (*Refused)(nil); errors.As(why, &r) {
+		f.Next = safe.Escape(r.Next)
+		switch {
+		case r.After > 0:
+			wait = min(r.After, longestAsked)
+		case r.Next != "":
+			wait = personPause
+		}
+	}
+	f.Until = now.Add(wait)
+	s.Failing = &f
+	return p.keep(&s)
+}
+
+// follow takes up the numbers of another store: one that was lost begins anew, a backup goes
+// on where it was made.
+func (p *Place) follow(ctx context.Context, s *State) error {
+	last, err := p.Store.LastEvent(ctx)
+	if err == nil && last < s.Seq {
+		p.Log.Warn("the store is another one than before; people are told what happens from now on")
+		s.Seq = last
+	}
+	return err
+}
