@@ -30,6 +30,7 @@ func NewChat(url string, token func() (string, error), now func() time.Time) *Ch
 
 // Mark is what a message carries unseen, to be found again by it.
 type Mark struct {
+	TS    string `json:"-"` // of a message that was found
 	Store string `json:"store"`
 	Task  string `json:"task"`
 	Seq   int64  `json:"seq"` // of the last event that the message tells
@@ -47,12 +48,6 @@ type metadata struct {
 type message struct {
 	TS       string   `json:"ts"`
 	Metadata metadata `json:"metadata"`
-}
-
-// Posted is a message that was found by its mark.
-type Posted struct {
-	TS string
-	Mark
 }
 
 // Post posts a message, into a thread if that is not "", and returns its timestamp. The mark
@@ -86,7 +81,7 @@ const maxMarkPages = 20
 
 // Marked returns the messages that carry a mark: of a thread, or, if that is "", of the
 // channel since a time. Messages of other apps may be among them.
-func (c *Chat) Marked(ctx context.Context, channel, thread string, since time.Time) (found []Posted, err error) {
+func (c *Chat) Marked(ctx context.Context, channel, thread string, since time.Time) (found []Mark, err error) {
 	method, form := historyMethod, url.Values{"channel": {channel}, "limit": {"200"}, "include_all_metadata": {"true"}}
 	if thread != "" {
 		method = repliesMethod
@@ -101,7 +96,8 @@ func (c *Chat) Marked(ctx context.Context, channel, thread string, since time.Ti
 		}
 		for _, m := range a.Messages {
 			if m.Metadata.Type == markType {
-				found = append(found, Posted{m.TS, m.Metadata.Payload})
+				m.Metadata.Payload.TS = m.TS
+				found = append(found, m.Metadata.Payload)
 			}
 		}
 		if a.Metadata.NextCursor == "" {

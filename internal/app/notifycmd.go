@@ -14,6 +14,7 @@ import (
 
 	"otm/core"
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/hook"
@@ -36,14 +37,14 @@ func outlets(h *Home) (all []outlet) {
 		all = append(all, outlet{"command", &notify.Command{Line: n.Command, Dir: h.Dir, Env: env}})
 	}
 	if t := n.Telegram; t.Chat != "" {
-		token := secretOf(h, n.TelegramToken, "notify.telegram", "token", t.TokenFile, t.TokenEnv)
+		token := secretOf(h, "notify.telegram", "token", t.TokenFile, t.TokenEnv)
 		all = append(all, outlet{"telegram", &notify.Telegram{URL: t.URL, Chat: t.Chat, Token: token}})
 	}
 	if n.Slack.Channel != "" {
 		all = append(all, outlet{"slack", slackChannel(h, n.Slack.Channel)})
 	}
 	if w := n.Webhook; w.URL != "" {
-		secret := secretOf(h, n.WebhookSecret, "notify.webhook", "secret", w.SecretFile, w.SecretEnv)
+		secret := secretOf(h, "notify.webhook", "secret", w.SecretFile, w.SecretEnv)
 		all = append(all, outlet{"webhook", &notify.Webhook{URL: w.URL, Secret: secret, Now: h.Now}})
 	}
 	return all
@@ -52,14 +53,14 @@ func outlets(h *Home) (all []outlet) {
 // slackChannel is a channel as an outlet.
 func slackChannel(h *Home, channel string) *notify.Slack {
 	s := &h.Config.Slack
-	token := secretOf(h, h.Config.SlackToken, "slack", "token", s.TokenFile, s.TokenEnv)
+	token := secretOf(h, "slack", "token", s.TokenFile, s.TokenEnv)
 	return &notify.Slack{Chat: slacklist.NewChat(s.URL, token, h.Now), Channel: channel, Now: h.Now}
 }
 
 // secretOf reads a secret each time that it is needed. It must not be empty.
-func secretOf(h *Home, read func(func(string) string) (string, error), table, what, file, env string) func() (string, error) {
+func secretOf(h *Home, table, what, file, env string) func() (string, error) {
 	return func() (string, error) {
-		secret, err := read(h.Getenv)
+		secret, err := config.Secret(file, env, h.Getenv)
 		if err == nil && secret == "" {
 			err = errors.New("none is set")
 		}
@@ -94,12 +95,11 @@ func untold(h *Home) (found []explain.Finding) {
 		if err != nil || s == nil || s.Failing == nil {
 			continue
 		}
-		f := s.Failing
-		code := explain.NotifyFails
-		if f.Next != "" {
-			code = explain.NotifyRefused
+		next := s.Failing.Next
+		if next != "" {
+			next += "; then: "
 		}
-		found = append(found, explain.New(code, "outlet", o.name, "since", f.Since, "error", f.Error, "next", f.Next))
+		found = append(found, explain.New(explain.NotifyFails, "outlet", o.name, "since", s.Failing.Since, "error", s.Failing.Error, "next", next))
 	}
 	return found
 }
@@ -177,26 +177,15 @@ since. The dispatcher, if it stays, tells.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	off := &cobra.Command{Use: "off", Short: "Tell nobody anything, until otm notify on", Example: "  otm notify off", Args: cobra.NoArgs}
-	forPeople(off, s, func(ctx context.Context, h *Home, as *acting, _ []string) error {
-		if _, err := as.actor(); err != nil {
-			return err
-		}
-		if err := durable.Replace(offPath(h), nil); err != nil {
-			return err
-		}
-		h.Note("nobody is told anything; what happens is told after: otm notify on")
-		return nil
+	switches(off, s, "nobody is told anything; what happens is told after: otm notify on", func(path string) error {
+		return durable.Replace(path, nil)
 	})
 	on := &cobra.Command{Use: "on", Short: "Tell people again, and what happened meanwhile", Example: "  otm notify on", Args: cobra.NoArgs}
-	forPeople(on, s, func(ctx context.Context, h *Home, as *acting, _ []string) error {
-		if _, err := as.actor(); err != nil {
+	switches(on, s, "people are told again", func(path string) error {
+		if err := durable.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := durable.Remove(offPath(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		h.Note("people are told again")
-		return durable.SyncDir(h.Dir)
+		return durable.SyncDir(filepath.Dir(path))
 	})
 	c.AddCommand(off, on, &cobra.Command{
 		Use:     "test",
@@ -206,6 +195,20 @@ since. The dispatcher, if it stays, tells.`,
 		RunE:    withHome(s, testOutlets),
 	})
 	return c
+}
+
+// switches makes c a command for people that changes the file that turns messages off.
+func switches(c *cobra.Command, s cli.Streams, says string, change func(path string) error) {
+	forPeople(c, s, func(_ context.Context, h *Home, as *acting, _ []string) error {
+		if _, err := as.actor(); err != nil {
+			return err
+		}
+		if err := change(offPath(h)); err != nil {
+			return err
+		}
+		h.Note("%s", says)
+		return nil
+	})
 }
 
 func testOutlets(ctx context.Context, h *Home, _ []string) error {

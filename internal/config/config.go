@@ -212,12 +212,12 @@ func duration(text string) (d time.Duration, problem string) {
 
 // SlackToken returns the token of the board; "" if none is set.
 func (c *Config) SlackToken(getenv func(string) string) (string, error) {
-	return secret(c.Slack.TokenFile, c.Slack.TokenEnv, getenv)
+	return Secret(c.Slack.TokenFile, c.Slack.TokenEnv, getenv)
 }
 
 // GatewayToken returns the token of the gateway; "" if none is set.
 func (c *Config) GatewayToken(getenv func(string) string) (string, error) {
-	return secret(c.Gateway.TokenFile, c.Gateway.TokenEnv, getenv)
+	return Secret(c.Gateway.TokenFile, c.Gateway.TokenEnv, getenv)
 }
 
 // SecretEnv lists the environment variables that hold secrets, or lead to one.
@@ -234,7 +234,9 @@ func (c *Config) SecretFiles() []string {
 	return slices.DeleteFunc(files, func(path string) bool { return path == "" })
 }
 
-func secret(file, env string, getenv func(string) string) (string, error) {
+// Secret reads a secret from a file, or if none is named, from the environment; "" if none is
+// set.
+func Secret(file, env string, getenv func(string) string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(getenv(env)), nil
 	}

@@ -32,8 +32,8 @@ type Notify struct {
 	from, to time.Duration // the quiet hours, since midnight
 }
 
-// NotifyKinds are what people can be told of.
-var NotifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem"}
+// notifyKinds are what people can be told of.
+var notifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem"}
 
 // Defaults of what tells people.
 const (
@@ -51,8 +51,8 @@ func (n *Notify) fill(home string, abs func(string) string, problem func(key str
 		}
 	}
 	for _, what := range n.What {
-		if !slices.Contains(NotifyKinds, what) {
-			problem("notify.what", fmt.Errorf("%q: there is %s", what, strings.Join(NotifyKinds, ", ")))
+		if !slices.Contains(notifyKinds, what) {
+			problem("notify.what", fmt.Errorf("%q: there is %s", what, strings.Join(notifyKinds, ", ")))
 		}
 	}
 	if n.Quiet != "" {
@@ -87,14 +87,4 @@ func (n *Notify) Silent(t time.Time) bool {
 		return n.from <= at && at < n.to
 	}
 	return n.from <= at || at < n.to // over midnight
-}
-
-// TelegramToken returns the token of the Telegram bot; "" if none is set.
-func (n *Notify) TelegramToken(getenv func(string) string) (string, error) {
-	return secret(n.Telegram.TokenFile, n.Telegram.TokenEnv, getenv)
-}
-
-// WebhookSecret returns the secret that signs messages to the webhook; "" if none is set.
-func (n *Notify) WebhookSecret(getenv func(string) string) (string, error) {
-	return secret(n.Webhook.SecretFile, n.Webhook.SecretEnv, getenv)
 }

@@ -25,7 +25,6 @@ var (
 	dead      = Condition{"", "component dead"}
 	failing   = Condition{"", "component failing"}
 	unwritten = Condition{"", "effect failing"}
-	untold    = Condition{"", "people not told"}
 )
 
 // conditions are those that have more than one finding, or a code of the specification.
@@ -38,7 +37,6 @@ var conditions = map[Code]Condition{
 	ComponentUnknown: dead, ComponentNever: dead, ComponentAhead: dead, ComponentLate: dead, ComponentEnded: dead,
 	ComponentFailing: failing, ComponentStuck: failing,
 	EffectFails: unwritten, EffectWaits: unwritten, EffectsFail: unwritten, EffectsWait: unwritten, EffectUndelivered: unwritten,
-	NotifyFails: untold, NotifyRefused: untold,
 }
 
 // Condition returns what the finding says is wrong. One that is of no group is a condition

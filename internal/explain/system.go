@@ -37,8 +37,7 @@ var (
 
 // What is said about a directory as a whole.
 var (
-	NotifyFails    = code("notify_fails", Fail, "the outlet {outlet} of [notify] has taken nothing since {since:at}: {error}", "otm notify test   # tries it now, and says what is wrong")
-	NotifyRefused  = code("notify_refused", Fail, "the outlet {outlet} of [notify] has taken nothing since {since:at}: {error}", "{next}; then: otm notify test")
+	NotifyFails    = code("notify_fails", Fail, "the outlet {outlet} of [notify] has taken nothing since {since:at}: {error}", "{next}otm notify test   # tries it now")
 	NotifyOff      = code("notify_off", Warn, "people have been told nothing since {since:at}: it was turned off", "otm notify on")
 	OpenClawUnread = code("openclaw_unread", Warn, "agents that only openclaw.json names are not known: {error}", "correct that file, or gateway.config of otm.toml")
 	NoAgents       = code("no_agents", Fail, "no agent is configured: nothing can be handed out", "edit {config:sh}")

@@ -208,7 +208,7 @@ func (a *Audit) post(ctx context.Context, thread, text string, mark slacklist.Ma
 
 // marked finds what was posted. Without the right to read the channel nothing is found, and
 // a line may come twice.
-func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]slacklist.Posted, error) {
+func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]slacklist.Mark, error) {
 	found, err := a.Chat.Marked(ctx, a.Channel, thread, since)
 	if e := (*pipeline.BoardError)(nil); errors.As(err, &e) && e.Needed != "" {
 		a.Log.Warn("the audit may repeat lines, as it may not read its channel", "err", err)

@@ -70,9 +70,9 @@ type Webhook struct {
 	Now    func() time.Time
 }
 
-// SignatureHeader has the time in Unix seconds and, in hex, the HMAC-SHA256 of the time, a
+// signatureHeader has the time in Unix seconds and, in hex, the HMAC-SHA256 of the time, a
 // dot and the body: t=1764547200,v1=0123…
-const SignatureHeader = "OTM-Signature"
+const signatureHeader = "OTM-Signature"
 
 // Tell implements Outlet. Any answer of success that is no HTML page counts.
 func (o *Webhook) Tell(ctx context.Context, m Message) error {
@@ -87,7 +87,7 @@ func (o *Webhook) Tell(ctx context.Context, m Message) error {
 	at := o.Now().Unix()
 	mac := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(mac, "%d.%s", at, body)
-	resp, _, err := post(ctx, o.URL, body, http.Header{SignatureHeader: {fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil))}})
+	resp, _, err := post(ctx, o.URL, body, http.Header{signatureHeader: {fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil))}})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,9 @@ import (
 	"otm/internal/safe"
 )
 
+// incidents are the types of events about incidents.
+var incidents = []string{"IncidentOpened", "IncidentCorrected", "IncidentClosed"}
+
 // incident adds to the news what an event says about an incident. One that came and went
 // since the last message is none, and so is one that went and came.
 func (n *Notifier) incident(items []Item, e *core.Event) []Item {

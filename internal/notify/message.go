@@ -26,11 +26,8 @@ const (
 	Problem Kind = "problem" // an incident was opened, became worse, or is over
 )
 
-// Kinds are all kinds; Usual are those of which people are told by default.
-var (
-	Kinds = []Kind{Blocked, Review, Done, Retry, Failed, Problem}
-	Usual = []Kind{Blocked, Review, Failed, Problem}
-)
+// Usual are the kinds of which people are told by default.
+var Usual = []Kind{Blocked, Review, Failed, Problem}
 
 // Item is one piece of news.
 type Item struct {

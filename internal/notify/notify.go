@@ -65,6 +65,12 @@ func (n *Notifier) Once(ctx context.Context) error {
 	if ready, err := n.ready(ctx); err != nil || !ready || within(n.sent, gather, now) {
 		return err
 	}
+	if n.Quiet(now) {
+		loud, err := n.Store.Events(ctx, core.EventFilter{After: n.state.Seq, Types: incidents, Limit: 1})
+		if err != nil || len(loud) == 0 {
+			return err
+		}
+	}
 	next := *n.state
 	items, err := n.news(ctx, &next)
 	if err != nil {

@@ -51,12 +51,12 @@ type State struct {
 
 // Failing says that messages are not taken.
 type Failing struct {
-	Since time.Time `json:"since"`
-	Last  time.Time `json:"last"`
-	Until time.Time `json:"until"` // the next try
-	Tries int       `json:"tries"`
-	Error string    `json:"error"`
-	Next  string    `json:"next,omitempty"` // see Refused
+	Since time.Time     `json:"since"`
+	Last  time.Time     `json:"last"`
+	Wait  time.Duration `json:"wait"` // after Last, to the next try
+	Tries int           `json:"tries"`
+	Error string        `json:"error"`
+	Next  string        `json:"next,omitempty"` // see Refused
 }
 
 // Read reads what was told; nil: nothing ever was.
@@ -96,8 +96,8 @@ func (p *Place) ready(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	f, now := p.state.Failing, p.Now()
-	return !p.Off() && (f == nil || !now.Before(f.Until) || f.Last.After(now)), nil
+	f := p.state.Failing
+	return !p.Off() && (f == nil || !within(f.Last, f.Wait, p.Now())), nil
 }
 
 // begin reads what was told. In a new directory nothing of the past is.
@@ -105,7 +105,7 @@ func (p *Place) begin(ctx context.Context) error {
 	s, damaged := Read(p.Path)
 	if damaged == nil && s != nil {
 		if s.Failing != nil && s.Failing.Next != "" {
-			s.Failing.Until = time.Time{} // a person may have helped
+			s.Failing.Wait = 0 // a person may have helped
 		}
 		p.state = s
 		return nil
@@ -146,17 +146,16 @@ func (p *Place) failed(why error) error {
 	if s.Failing != nil {
 		f.Since, f.Tries = s.Failing.Since, s.Failing.Tries+1
 	}
-	wait := min(10*time.Second<<min(f.Tries-1, 8), longestPause)
+	f.Wait = min(10*time.Second<<min(f.Tries-1, 8), longestPause)
 	if r := (*Refused)(nil); errors.As(why, &r) {
 		f.Next = safe.Escape(r.Next)
 		switch {
 		case r.After > 0:
-			wait = min(r.After, longestAsked)
+			f.Wait = min(r.After, longestAsked)
 		case r.Next != "":
-			wait = personPause
+			f.Wait = personPause
 		}
 	}
-	f.Until = now.Add(wait)
 	s.Failing = &f
 	return p.keep(&s)
 }
