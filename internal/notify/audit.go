@@ -84,6 +84,13 @@ func (a *Audit) Once(ctx context.Context) error {
 // mirror posts the lines of a task for its events from first to the one of a number. again
 // says that some may have been posted already.
 func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Event, to int64, again bool) error {
+	t, err := a.Store.Task(ctx, id)
+	if errors.Is(err, core.ErrNoTask) {
+		return nil // an incident named it
+	}
+	if err != nil {
+		return err
+	}
 	events, err := a.Store.Events(ctx, core.EventFilter{Task: id})
 	if err != nil {
 		return err
@@ -97,14 +104,18 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 			break
 		}
 		core.Apply(&s, e)
-		if lines := a.lines(e, s.Tasks[id]); e.Seq >= first.Seq && len(lines) > 0 {
+		then := s.Tasks[id]
+		if then == nil {
+			then = t
+		}
+		if lines := a.lines(e, then); e.Seq >= first.Seq && len(lines) > 0 {
 			seqs, texts = append(seqs, e.Seq), append(texts, strings.Join(lines, "\n"))
 		}
 	}
 	if len(texts) == 0 {
 		return nil
 	}
-	thread, err := a.thread(ctx, id, first, again)
+	thread, err := a.thread(ctx, t, first, again)
 	if err != nil {
 		return err
 	}
@@ -129,7 +140,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 		_, err := a.post(ctx, thread, text, slacklist.Mark{Store: a.StoreID, Task: id.String(), Seq: seqs[n-1]})
 		if e := (*pipeline.BoardError)(nil); errors.As(err, &e) && e.Class == pipeline.Refused && !anew {
 			anew = true // the thread may be gone; if it is the channel, that is refused too
-			if thread, err = a.begin(ctx, id, ""); err == nil {
+			if thread, err = a.begin(ctx, t, ""); err == nil {
 				continue
 			}
 		}
@@ -142,11 +153,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 }
 
 // thread is the thread of a task. It is begun if there is none.
-func (a *Audit) thread(ctx context.Context, id pipeline.TaskID, first *core.Event, again bool) (string, error) {
-	t, err := a.Store.Task(ctx, id)
-	if err != nil {
-		return "", err
-	}
+func (a *Audit) thread(ctx context.Context, t *core.Task, first *core.Event, again bool) (string, error) {
 	if t.Audit != nil && t.Audit.Channel == a.Channel {
 		return t.Audit.TS, nil
 	}
@@ -157,32 +164,28 @@ func (a *Audit) thread(ctx context.Context, id pipeline.TaskID, first *core.Even
 			return "", err
 		}
 		for _, m := range marked {
-			if m.Store == a.StoreID && m.Task == id.String() {
+			if m.Store == a.StoreID && m.Task == t.ID.String() {
 				ts = m.TS
 			}
 		}
 	}
-	return a.begin(ctx, id, ts)
+	return a.begin(ctx, t, ts)
 }
 
 // begin begins the thread of a task, and notes it. ts is that of the message that begins it;
 // "": it is posted now.
-func (a *Audit) begin(ctx context.Context, id pipeline.TaskID, ts string) (string, error) {
-	t, err := a.Store.Task(ctx, id)
-	if err != nil {
-		return "", err
-	}
+func (a *Audit) begin(ctx context.Context, t *core.Task, ts string) (_ string, err error) {
 	if ts == "" {
-		text := fmt.Sprintf("%v *%s*", id, escapeSlack(safe.Escape(core.Excerpt(t.Title))))
-		if ts, err = a.post(ctx, "", text, slacklist.Mark{Store: a.StoreID, Task: id.String()}); err != nil {
+		text := fmt.Sprintf("%v *%s*", t.ID, escapeSlack(safe.Escape(core.Excerpt(t.Title))))
+		if ts, err = a.post(ctx, "", text, slacklist.Mark{Store: a.StoreID, Task: t.ID.String()}); err != nil {
 			return "", err
 		}
 	}
 	begun := core.AuditPosted{Channel: a.Channel, TS: ts}
 	if begun.Link, err = a.Chat.Link(ctx, a.Channel, ts); err != nil {
-		a.Log.Warn("the link to a thread is not known", "task", id, "err", err)
+		a.Log.Warn("the link to a thread is not known", "task", t.ID, "err", err)
 	}
-	outcomes, err := a.Store.Do(ctx, core.Command{At: a.Now(), By: core.Component("otm"), Task: id, Do: core.PostAudit{AuditPosted: begun}})
+	outcomes, err := a.Store.Do(ctx, core.Command{At: a.Now(), By: core.Component("otm"), Task: t.ID, Do: core.PostAudit{AuditPosted: begun}})
 	if err == nil {
 		err = outcomes[0].Err
 	}

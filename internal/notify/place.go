@@ -166,7 +166,7 @@ func (p *Place) follow(ctx context.Context, s *State) error {
 	last, err := p.Store.LastEvent(ctx)
 	if err == nil && last < s.Seq {
 		p.Log.Warn("the store is another one than before; people are told what happens from now on")
-		s.Seq = last
+		s.Seq, s.Until = last, 0
 	}
 	return err
 }

@@ -157,6 +157,9 @@ func TestAudit(t *testing.T) {
 	w.reported(1, core.Report{Status: pipeline.InProgress, Steps: []string{"1"}})
 	f := core.Found{Key: "x", Severity: 2, Task: 1, Code: string(explain.TaskRests), Args: map[string]string{"status": "agent_done"}}
 	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: f, Since: w.now}}}})
+	other := f
+	other.Key, other.Task = "y", 99 // which the store does not know
+	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: other, Since: w.now}}}})
 	w.all(1)
 	done, title := pipeline.Done, "New <title>"
 	w.do(core.Command{By: core.ByPerson("rob"), Task: 1, Do: core.Edits{Status: &done, Title: &title}})
