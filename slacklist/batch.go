@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/url"
+	"slices"
 	"time"
 
 	"otm/internal/crash"
@@ -197,4 +199,21 @@ func (s *Session) Refresh(ctx context.Context, maxAge time.Duration) error {
 		return nil
 	}
 	return s.walk(ctx)
+}
+
+// IsGone implements pipeline.Batch. People see an archived row as little as one that is
+// deleted.
+func (s *Session) IsGone(ctx context.Context, id string) (gone bool, err error) {
+	err = s.gate.do(ctx, infoMethod, func() error {
+		r, err := s.api.call(ctx, infoMethod, url.Values{"list_id": {s.api.list}, "id": {id}})
+		if err == nil {
+			gone = r.Record.Archived
+		}
+		return err
+	})
+	var e *pipeline.BoardError
+	if errors.As(err, &e) && slices.Contains(goneCodes, e.Code) {
+		return true, nil
+	}
+	return gone, err
 }

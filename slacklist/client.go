@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"time"
 
@@ -82,12 +81,10 @@ func New(o Options) *Client {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{
-		opts: o, columns: DefaultColumns(), api: newAPI(&o), sleep: sleep,
+	return &Client{
+		opts: o, columns: columnNames(o.Columns), api: newAPI(&o), sleep: sleep,
 		turn: make(chan struct{}, 1), store: store{dir: filepath.Join(o.Dir, "board")},
 	}
-	maps.Copy(c.columns, o.Columns)
-	return c
 }
 
 // sleep waits, and returns the cause if ctx ends first.

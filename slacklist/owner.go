@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"regexp"
 
-	"github.com/slack-go/slack"
-
 	"otm/pipeline"
 )
 
@@ -74,5 +72,5 @@ func others(list *wireList) (blocks []json.RawMessage, mark []string) {
 }
 
 func paragraph(text string) json.RawMessage {
-	return json.RawMessage(asJSON(slack.NewRichTextBlock("", slack.NewRichTextSection(slack.NewRichTextSectionTextElement(text, nil)))))
+	return json.RawMessage(asJSON(textField(text).RichText[0]))
 }

@@ -4,39 +4,56 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"otm/pipeline"
 )
 
-// fits lists the column types that can serve each field, best first: of two
-// columns with one name, the one whose type comes first counts. A list in todo
-// mode has an assignee column of its own, whose name may be the same.
-var fits = map[pipeline.Field][]string{
-	pipeline.FieldTitle:    {"text", "rich_text"},
-	pipeline.FieldTaskID:   {"text", "rich_text"},
-	pipeline.FieldType:     {"select", "multi_select"},
-	pipeline.FieldAssignee: {"select", "multi_select", "user", "assignee", "todo_assignee"},
-	pipeline.FieldProject:  {"text", "rich_text", "select", "multi_select"},
-	pipeline.FieldPriority: {"select", "multi_select"},
-	pipeline.FieldStatus:   {"select", "multi_select"},
-	pipeline.FieldReason:   {"text", "rich_text"},
-	pipeline.FieldResult:   {"text", "rich_text"},
-	pipeline.FieldChecked:  {"todo_completed", "completed"}, // found by its type
+// A role says which column serves a field.
+type role struct {
+	field pipeline.Field
+	name  string // of the column, unless the configuration names another
+	// types are the column types that can serve, best first: of two columns with one name,
+	// the one whose type comes first counts. A list in todo mode has an assignee column of
+	// its own, whose name may be the same.
+	types    []string
+	required bool
+	extra    bool // that it is missing is not told
 }
 
-// fitsKind are the column types that can serve a derived field, best first.
-var fitsKind = map[pipeline.Kind][]string{
-	pipeline.KindText:   {"text", "rich_text"},
-	pipeline.KindLink:   {"text", "rich_text"},
-	pipeline.KindNumber: {"number", "text", "rich_text"},
-	pipeline.KindTime:   {"date", "text", "rich_text", "number"},
-	pipeline.KindChoice: {"select", "multi_select", "text", "rich_text"},
-}
+var (
+	texts   = []string{"text", "rich_text"}
+	selects = []string{"select", "multi_select"}
+	people  = []string{"user", "assignee", "todo_assignee"}
+	checks  = []string{"todo_completed", "completed"} // the column of FieldChecked is found by its type
 
-var required = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldTaskID, pipeline.FieldType, pipeline.FieldAssignee,
-	pipeline.FieldProject, pipeline.FieldPriority, pipeline.FieldStatus}
+	// kinds are the types for derived fields.
+	kinds = map[pipeline.Kind][]string{
+		pipeline.KindText: texts, pipeline.KindLink: texts, pipeline.KindNumber: append([]string{"number"}, texts...),
+		pipeline.KindTime: {"date", "text", "rich_text", "number"}, pipeline.KindChoice: slices.Concat(selects, texts),
+	}
+)
+
+// roles lists the fields that are found by the names of columns.
+var roles = func() []role {
+	all := []role{
+		{field: pipeline.FieldTitle, name: "Title", types: texts, required: true},
+		{field: pipeline.FieldTaskID, name: "Task ID", types: texts, required: true},
+		{field: pipeline.FieldType, name: "Type", types: selects, required: true},
+		{field: pipeline.FieldAssignee, name: "Assignee", types: slices.Concat(selects, people), required: true},
+		{field: pipeline.FieldProject, name: "Project 2", types: slices.Concat(texts, selects), required: true},
+		{field: pipeline.FieldPriority, name: "Priority", types: selects, required: true},
+		{field: pipeline.FieldStatus, name: "Status", types: selects, required: true},
+		{field: pipeline.FieldReason, name: "Reason", types: texts},
+		{field: pipeline.FieldResult, name: "Result", types: texts},
+	}
+	for _, f := range pipeline.DerivedFields {
+		all = append(all, role{field: f.Field, name: f.Column, types: kinds[f.Kind], extra: f.Extra})
+	}
+	return all
+}()
 
 // derived returns a derived field; nil: the field is none.
 func derived(field pipeline.Field) *pipeline.DerivedField {
@@ -47,25 +64,13 @@ func derived(field pipeline.Field) *pipeline.DerivedField {
 	return &pipeline.DerivedFields[i]
 }
 
-// fitting returns the column types that can serve a field, best first.
-func fitting(field pipeline.Field) []string {
-	if d := derived(field); d != nil {
-		return fitsKind[d.Kind]
+// columnNames returns the names of the columns, with those of the configuration.
+func columnNames(configured map[pipeline.Field]string) map[pipeline.Field]string {
+	names := map[pipeline.Field]string{}
+	for _, r := range roles {
+		names[r.field] = r.name
 	}
-	return fits[field]
-}
-
-// DefaultColumns are the names of the columns that the configuration does not
-// change.
-func DefaultColumns() map[pipeline.Field]string {
-	names := map[pipeline.Field]string{
-		pipeline.FieldTitle: "Title", pipeline.FieldTaskID: "Task ID", pipeline.FieldType: "Type",
-		pipeline.FieldAssignee: "Assignee", pipeline.FieldProject: "Project 2", pipeline.FieldPriority: "Priority",
-		pipeline.FieldStatus: "Status", pipeline.FieldReason: "Reason", pipeline.FieldResult: "Result",
-	}
-	for _, f := range pipeline.DerivedFields {
-		names[f.Field] = f.Column
-	}
+	maps.Copy(names, configured)
 	return names
 }
 
@@ -106,7 +111,7 @@ func (s *Schema) Column(field pipeline.Field) *Column {
 
 // complete reports whether each required field has a column.
 func (s *Schema) complete() bool {
-	return !slices.ContainsFunc(required, func(f pipeline.Field) bool { return s.Column(f) == nil })
+	return !slices.ContainsFunc(roles, func(r role) bool { return r.required && s.Column(r.field) == nil })
 }
 
 // fieldOf returns the field that a column serves, or "".
@@ -162,11 +167,9 @@ func (c *Column) labels() []string {
 	return labels
 }
 
-func (c *Column) isSelect() bool { return c.Type == "select" || c.Type == "multi_select" }
+func (c *Column) isSelect() bool { return slices.Contains(selects, c.Type) }
 
-func (c *Column) isUser() bool {
-	return c.Type == "user" || c.Type == "assignee" || c.Type == "todo_assignee"
-}
+func (c *Column) isUser() bool { return slices.Contains(people, c.Type) }
 
 // wireList is the list object, as files.info and items.list give it.
 type wireList struct {
@@ -220,26 +223,21 @@ func inspect(list *wireList, names map[pipeline.Field]string) (*Schema, []Findin
 		s.Columns = append(s.Columns, Column{ID: c.ID, Name: c.Name, Type: c.Type, Options: c.Options.Choices})
 	}
 	var found []Finding
-	fields := slices.Concat(required, []pipeline.Field{pipeline.FieldReason, pipeline.FieldResult})
-	for _, f := range pipeline.DerivedFields {
-		fields = append(fields, f.Field)
-	}
-	for _, field := range fields {
-		id, missing := s.find(field, names[field])
+	for _, r := range roles {
+		id, missing := s.find(r, names[r.field])
 		if other := s.fieldOf(id); missing == nil && other != "" {
-			missing = s.lacks(names[field], fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", other, field),
-				fmt.Sprintf("name another column for one of them in [slack.columns] of otm.toml: %s or %s", other, field))
+			missing = s.lacks(names[r.field], fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", other, r.field),
+				fmt.Sprintf("name another column for one of them in [slack.columns] of otm.toml: %s or %s", other, r.field))
 		}
 		if missing == nil {
-			s.Fields[field] = id
+			s.Fields[r.field] = id
 			continue
 		}
-		absent := missing.Problem == problemMissing
-		if d := derived(field); d == nil || !d.Extra || !absent {
-			found = append(found, Finding{missing, !slices.Contains(required, field) && absent})
+		if absent := missing.Problem == problemMissing; !absent || !r.extra {
+			found = append(found, Finding{missing, !r.required && absent})
 		}
 	}
-	for _, kind := range fitting(pipeline.FieldChecked) {
+	for _, kind := range checks {
 		i := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Type == kind })
 		if i >= 0 && s.Fields[pipeline.FieldChecked] == "" {
 			s.Fields[pipeline.FieldChecked] = s.Columns[i].ID
@@ -265,26 +263,26 @@ const problemMissing = "is missing"
 
 // find returns the id of the column with the given name or id. Of several with
 // one name, the one whose type fits best serves.
-func (s *Schema) find(field pipeline.Field, name string) (string, *pipeline.MissingError) {
+func (s *Schema) find(r role, name string) (string, *pipeline.MissingError) {
 	folded := pipeline.FoldName(name)
 	var best []Column
 	for _, c := range s.Columns {
 		switch {
 		case c.ID == name:
-			return c.ID, s.checkType(field, c)
+			return c.ID, s.checkType(r, c)
 		case pipeline.FoldName(c.Name) != folded:
-		case len(best) == 0 || fitRank(field, c) < fitRank(field, best[0]):
+		case len(best) == 0 || r.rank(c) < r.rank(best[0]):
 			best = []Column{c}
-		case fitRank(field, c) == fitRank(field, best[0]):
+		case r.rank(c) == r.rank(best[0]):
 			best = append(best, c)
 		}
 	}
 	if len(best) == 0 {
 		e := s.lacks(name, problemMissing, "")
-		e.Type = fitting(field)[0]
+		e.Type = r.types[0]
 		return "", e
 	}
-	if e := s.checkType(field, best[0]); e != nil || len(best) == 1 {
+	if e := s.checkType(r, best[0]); e != nil || len(best) == 1 {
 		return best[0].ID, e
 	}
 	var ids []string
@@ -292,13 +290,13 @@ func (s *Schema) find(field pipeline.Field, name string) (string, *pipeline.Miss
 		ids = append(ids, c.ID)
 	}
 	return "", &pipeline.MissingError{Column: name, Problem: "stands more than once with a fitting type: configure one by its id", Have: ids,
-		Mend: fmt.Sprintf("%s = %q   # or another of these ids, in [slack.columns] of otm.toml", field, ids[0])}
+		Mend: fmt.Sprintf("%s = %q   # or another of these ids, in [slack.columns] of otm.toml", r.field, ids[0])}
 }
 
-// fitRank is the place of the column's type among those that can serve the
-// field; after the last one if it cannot. Text and selects have two names each,
-// which rank the same: only a difference of kind decides between columns.
-func fitRank(field pipeline.Field, c Column) int {
+// rank is the place of the column's type among those that can serve; after the last one if
+// it cannot. Text and selects have two names each, which rank the same: only a difference
+// of kind decides between columns.
+func (r role) rank(c Column) int {
 	kind := c.Type
 	switch kind {
 	case "rich_text":
@@ -306,16 +304,16 @@ func fitRank(field pipeline.Field, c Column) int {
 	case "multi_select":
 		kind = "select"
 	}
-	if i := slices.Index(fitting(field), kind); i >= 0 {
+	if i := slices.Index(r.types, kind); i >= 0 {
 		return i
 	}
-	return len(fitting(field))
+	return len(r.types)
 }
 
-func (s *Schema) checkType(field pipeline.Field, c Column) *pipeline.MissingError {
-	if slices.Contains(fitting(field), c.Type) {
+func (s *Schema) checkType(r role, c Column) *pipeline.MissingError {
+	if slices.Contains(r.types, c.Type) {
 		return nil
 	}
-	return s.lacks(c.Name, fmt.Sprintf("has the type %s, needs %s", c.Type, strings.Join(fitting(field), " or ")),
-		fmt.Sprintf("make a column of the type %s, and name it as %s in [slack.columns] of otm.toml", fitting(field)[0], field))
+	return s.lacks(c.Name, fmt.Sprintf("has the type %s, needs %s", c.Type, strings.Join(r.types, " or ")),
+		fmt.Sprintf("make a column of the type %s, and name it as %s in [slack.columns] of otm.toml", r.types[0], r.field))
 }

@@ -128,7 +128,7 @@ func TestDefaultList(t *testing.T) {
 	w := newWorld(t)
 	w.batch(w.client(), func(s *Session) {
 		w.walk(s)
-		for field, name := range DefaultColumns() {
+		for field, name := range columnNames(nil) {
 			d := derived(field)
 			if c := s.snap.Schema.Column(field); c == nil && (d == nil || !d.Extra) || c != nil && c.Name != name {
 				t.Errorf("field %s is served by %+v", field, c)
@@ -227,11 +227,7 @@ func TestSchema(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			names := DefaultColumns()
-			for f, n := range c.names {
-				names[f] = n
-			}
-			s, err := parseSchema(listObject(t, c.columns...), names)
+			s, err := parseSchema(listObject(t, c.columns...), columnNames(c.names))
 			if c.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), c.problem) {
 					t.Errorf("error %v, want %q", err, c.problem)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"otm/internal/durable"
@@ -68,6 +69,12 @@ func (s *snapshot) add(r row) {
 	x := s.indexed()
 	s.Rows = append(s.Rows, r)
 	x.add(s.Rows, len(s.Rows)-1)
+}
+
+// remove takes rows and their steps out of the snapshot.
+func (s *snapshot) remove(ids []string) {
+	s.Rows = slices.DeleteFunc(s.Rows, func(r row) bool { return slices.Contains(ids, r.ID) || slices.Contains(ids, r.Parent) })
+	s.index = nil
 }
 
 // Snapshot is the last known state of the board, for callers that only read.
