@@ -7,15 +7,16 @@
 package before
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,19 +47,17 @@ func Import(ctx context.Context, dir string, store core.Store, now time.Time, lo
 	if err != nil {
 		return fmt.Errorf("read the data of format 1: %w", err)
 	}
-	for len(commands) > 0 {
-		n := min(chunk, len(commands))
-		outcomes, err := store.Do(ctx, commands[:n]...)
+	for some := range slices.Chunk(commands, chunk) {
+		outcomes, err := store.Do(ctx, some...)
 		if err != nil {
 			return fmt.Errorf("take over the data of format 1: %w", err)
 		}
 		for i := range outcomes {
 			if outcomes[i].Err != nil {
-				return fmt.Errorf("take over %v: %w", commands[i].Task, outcomes[i].Err)
+				return fmt.Errorf("take over %v: %w", some[i].Task, outcomes[i].Err)
 			}
 		}
 		crash.Point("import.chunk")
-		commands = commands[n:]
 	}
 	return setAside(dir)
 }
@@ -113,7 +112,7 @@ func read(dir string, now time.Time, log *slog.Logger) ([]core.Command, error) {
 		}
 	}
 	var commands []core.Command
-	for _, id := range sorted(records) {
+	for _, id := range slices.Sorted(maps.Keys(records)) {
 		r := records[id]
 		if r.RowID == "" {
 			continue // it was in the making: its drop waits in the inbox
@@ -194,9 +193,9 @@ func readHistory(path string, log *slog.Logger) (map[pipeline.TaskID]*archivedLi
 	if err != nil {
 		return nil, err
 	}
-	r := bufio.NewReader(strings.NewReader(string(data)))
-	for n := 1; ; n++ {
-		text, err := r.ReadBytes('\n')
+	n := 0
+	for text := range bytes.Lines(data) {
+		n++
 		var l archivedLine
 		switch {
 		case json.Unmarshal(text, &l) == nil && l.TaskID != 0:
@@ -204,13 +203,11 @@ func readHistory(path string, log *slog.Logger) (map[pipeline.TaskID]*archivedLi
 				l.Record = l.fromRow()
 			}
 			lines[l.TaskID] = &l
-		case strings.TrimSpace(string(text)) != "":
+		case len(bytes.TrimSpace(text)) > 0:
 			log.Warn("line left out", "file", historyFile, "line", n)
 		}
-		if errors.Is(err, io.EOF) {
-			return lines, nil
-		}
 	}
+	return lines, nil
 }
 
 // fromRow makes the record of an archived task from its row: the record was lost.

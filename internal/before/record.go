@@ -1,8 +1,6 @@
 package before
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -107,11 +105,11 @@ func (r *record) lastMove(t *core.Task) {
 		if l.What != "status" && l.What != "changed status" {
 			continue
 		}
-		from, to, ok := cutMove(l.Detail)
+		from, to, ok := strings.Cut(l.Detail, " to ") // such as "new to assigned"
 		if !ok {
 			continue
 		}
-		switch to {
+		switch to := pipeline.Status(to); to {
 		case pipeline.AgentDone:
 			t.CompletedAt = l.At
 		case pipeline.Done:
@@ -119,8 +117,8 @@ func (r *record) lastMove(t *core.Task) {
 		case pipeline.Cancelled:
 			t.CancelledAt = l.At
 		}
-		if to == t.Status {
-			t.Previous, t.StatusAt, t.StatusBy = from, l.At, core.ActorNamed(l.Who)
+		if pipeline.Status(to) == t.Status {
+			t.Previous, t.StatusAt, t.StatusBy = pipeline.Status(from), l.At, core.ActorNamed(l.Who)
 		}
 	}
 }
@@ -135,15 +133,4 @@ func (r *record) did() []core.Done {
 		all = append(all, core.Done{ID: core.DropCommand(u.ID, r.TaskID), Task: r.TaskID, At: r.lastEvent(), Sum: u.Sum, Drop: u.Drop})
 	}
 	return all
-}
-
-// cutMove reads the detail of a line about a move, such as "new to assigned".
-func cutMove(detail string) (from, to pipeline.Status, ok bool) {
-	a, b, ok := strings.Cut(detail, " to ")
-	return pipeline.Status(a), pipeline.Status(b), ok
-}
-
-// sorted returns the ids of records in ascending order.
-func sorted(records map[pipeline.TaskID]*record) []pipeline.TaskID {
-	return slices.Sorted(maps.Keys(records))
 }
