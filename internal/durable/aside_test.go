@@ -24,7 +24,7 @@ func TestC48SetAside(t *testing.T) {
 	}
 	for i := range 10 {
 		write(t, path, fmt.Sprint("garbage ", i))
-		if _, err := SetAside(path, "1"); err != nil {
+		if _, err := SetAside(path, fmt.Sprint(2+i/2)); err != nil { // two of them at one time
 			t.Fatal(err)
 		}
 	}
