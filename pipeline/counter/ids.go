@@ -2,7 +2,9 @@ package counter
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,8 @@ import (
 
 	"otm/internal/durable"
 	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
 )
 
 // Dir is the data directory as this package sees it. It is safe for use by several
@@ -118,4 +122,74 @@ func (d *Dir) RaiseAbove(ctx context.Context, b pipeline.Batch) error {
 		return err
 	}
 	return nil
+}
+
+// MaxJump is how far above the counter an id from elsewhere may lie. One beyond it
+// does not raise the counter, and a drop that bears it is refused: slips and
+// mischief must not use up the ids. Such an id is not given out twice: it raises
+// the counter once that has come near, and Take skips records that exist.
+const MaxJump = 100_000
+
+// FarError says that an id lies more than MaxJump above the counter.
+type FarError struct {
+	Next pipeline.TaskID // the counter
+}
+
+func (e *FarError) Error() string {
+	return fmt.Sprintf("more than %d above %v, the next id to be given out", MaxJump, e.Next)
+}
+
+// Above returns the counter, now next, raised above each of the given ids that is
+// at most MaxJump ahead of it.
+func Above(next pipeline.TaskID, ids ...pipeline.TaskID) pipeline.TaskID {
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		if id >= next && id-next <= MaxJump {
+			next = id + 1
+		}
+	}
+	return next
+}
+
+// UsedIDs reads all ids that files use: those of tasks, creates, and keys of otm-create. (Only a
+// key may hold the id of a drop that is not delivered yet.) Updates do not count: a report on a task that does not exist must not use up an
+// id.
+func (d *Dir) UsedIDs() ([]pipeline.TaskID, error) {
+	used, err := d.IDs()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{string(inbox.NewTasks), inbox.ProcessedDir, inbox.FailedDir, "keys"} {
+		settled := dir == inbox.ProcessedDir || dir == inbox.FailedDir
+		err := inbox.EachDrop(filepath.Join(d.dir, dir), func(o *drop.Object) {
+			if !settled || o.Get("title") != nil { // else it is an update
+				used = append(used, taskIDOf(o))
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return used, nil
+}
+
+// InInbox reports whether a create for id waits in the inbox.
+func (d *Dir) InInbox(id pipeline.TaskID) (bool, error) {
+	found := false
+	err := inbox.EachDrop(filepath.Join(d.dir, string(inbox.NewTasks)), func(o *drop.Object) {
+		found = found || taskIDOf(o) == id
+	})
+	return found, err
+}
+
+// taskIDOf reads the taskId of a drop; 0 if there is no valid one.
+func taskIDOf(o *drop.Object) pipeline.TaskID {
+	var text string
+	if json.Unmarshal(o.Get("taskId"), &text) != nil {
+		return 0
+	}
+	id, err := pipeline.ParseFileID(text)
+	if err != nil {
+		return 0
+	}
+	return id
 }
