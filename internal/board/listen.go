@@ -3,6 +3,7 @@ package board
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"strings"
 
@@ -16,14 +17,6 @@ const DefaultListen = "127.0.0.1:18780"
 // Listen binds the address of the options, or one of the ports after it if it
 // is taken, and makes endpoint.json, durable. Calls wait until Serve runs.
 func (s *Server) Listen() (Endpoint, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return Endpoint{}, ErrClosed
-	case s.listener != nil:
-		return s.endpoint, nil
-	}
 	listener, err := loopback.Bind(cmp.Or(s.opts.Listen, DefaultListen))
 	if err != nil {
 		return Endpoint{}, err
@@ -40,24 +33,13 @@ func (s *Server) Listen() (Endpoint, error) {
 	// If we crash here, the endpoint names a server that has ended. Callers
 	// reach nobody, and the next Open removes it.
 	crash.Point("board.listening")
-	s.listener, s.endpoint = listener, e
+	s.listener = listener
 	s.log.Info("board listens", "url", e.URL, "list", e.ListID)
 	return e, nil
 }
 
-// Serve answers calls until ctx ends, then lets those that run finish for a
-// few seconds. It listens first if Listen was not called. The error is nil
-// after a stop by ctx or Close. The Server still has to be closed.
+// Serve answers calls until ctx ends, then lets those that run finish for a few seconds.
+// Listen was called before, and Close is called afterwards.
 func (s *Server) Serve(ctx context.Context) error {
-	if _, err := s.Listen(); err != nil {
-		return err
-	}
-	err := loopback.Serve(ctx, s.listener, s.handler, s.log)
-	if s.isClosed() {
-		err = nil
-	}
-	if removeErr := removeEndpoint(s.opts.Dir); err == nil {
-		err = removeErr
-	}
-	return err
+	return errors.Join(loopback.Serve(ctx, s.listener, s.handler, s.log), removeEndpoint(s.opts.Dir))
 }

@@ -42,9 +42,6 @@ func TestServe(t *testing.T) {
 	if read, err := ReadEndpoint(s.opts.Dir); err != nil || read != e {
 		t.Errorf("ReadEndpoint: %+v, %v; want %+v", read, err, e)
 	}
-	if again, err := s.Listen(); err != nil || again != e {
-		t.Errorf("second Listen: %+v, %v", again, err)
-	}
 	raw, err := os.ReadFile(s.opts.Dir + "/" + endpointFile)
 	want := fmt.Sprintf(`{"url":%q,"page":%q,"listId":%q,"pid":%d}`+"\n", e.URL, e.Page, e.ListID, e.PID)
 	if err != nil || string(raw) != want {
@@ -78,23 +75,6 @@ func TestServe(t *testing.T) {
 	mustClose(t, s)
 }
 
-// Close ends Serve too.
-func TestCloseEndsServe(t *testing.T) {
-	t.Parallel()
-	s, e := openListening(t, "127.0.0.1:0")
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(t.Context()) }()
-	resp, err := http.Get(e.Page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	mustClose(t, s)
-	if err := <-served; err != nil {
-		t.Errorf("serve: %v", err)
-	}
-}
-
 func TestTakenPort(t *testing.T) {
 	t.Parallel()
 	_, first := openListening(t, "127.0.0.1:0")
@@ -115,14 +95,14 @@ func TestCannotListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), `"127.0.0.1:http"`) {
-		t.Errorf("serve: %v, want one that names the address", err)
+	if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), `"127.0.0.1:http"`) {
+		t.Errorf("listen: %v, want one that names the address", err)
 	}
 	s.opts.Listen = "127.0.0.1:0"
 	refused := syscall.ENOSPC
 	crashtest.Below(t, dir, func(step, path string) error { return refused })
-	if err := s.Serve(t.Context()); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("serve: %v, want ENOSPC", err)
+	if _, err := s.Listen(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("listen: %v, want ENOSPC", err)
 	}
 	crashtest.Below(t, dir, func(step, path string) error { return nil })
 	if _, err := ReadEndpoint(dir); !errors.Is(err, fs.ErrNotExist) || s.listener != nil {

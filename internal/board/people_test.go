@@ -263,7 +263,4 @@ func TestClosedBoard(t *testing.T) {
 	if _, err := s.AddRow("", s.ListID()); !errors.Is(err, board.ErrClosed) {
 		t.Errorf("add after close: %v", err)
 	}
-	if _, err := s.Listen(); !errors.Is(err, board.ErrClosed) {
-		t.Errorf("listen after close: %v", err)
-	}
 }

@@ -68,7 +68,7 @@ type Options struct {
 	Page http.Handler
 }
 
-// A Server is an open board. Its methods may be called from any goroutine.
+// A Server is an open board. Calls of its API may come from any goroutine.
 type Server struct {
 	opts    Options
 	log     *slog.Logger
@@ -78,10 +78,8 @@ type Server struct {
 	dirLock *lock.Lock
 	handler http.Handler
 
-	mu       sync.Mutex // guards what follows
-	listener net.Listener
-	endpoint Endpoint
-	closed   bool
+	listener net.Listener // nil before Listen
+	close    sync.Once
 }
 
 // Open opens the board in o.Dir, after a crash too, or makes a new one with
@@ -142,27 +140,17 @@ func (s *Server) open() (err error) {
 }
 
 // Close lets running transactions end, removes the endpoint file if Listen wrote it, and
-// frees the directory. A second Close does nothing.
-func (s *Server) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	s.closed = true
-	var errs []error
-	if s.listener != nil {
-		s.listener.Close() // Serve may have closed it
-		errs = append(errs, removeEndpoint(s.opts.Dir))
-	}
-	errs = append(errs, s.store.close(), s.dirLock.Release())
-	return errors.Join(errs...)
-}
-
-func (s *Server) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
+// frees the directory. Serve must have ended. A second Close does nothing.
+func (s *Server) Close() (err error) {
+	s.close.Do(func() {
+		var errs []error
+		if s.listener != nil {
+			s.listener.Close() // Serve may have closed it
+			errs = append(errs, removeEndpoint(s.opts.Dir))
+		}
+		err = errors.Join(append(errs, s.store.close(), s.dirLock.Release())...)
+	})
+	return err
 }
 
 // ListID is the id of the default list.
