@@ -35,8 +35,7 @@ func EachDrop(dir string, visit func(*drop.Object)) error {
 // found. It reads all creates and is for when tasks are lost.
 func Drops(dir string) (map[pipeline.TaskID]pipeline.Dropped, error) {
 	all := map[pipeline.TaskID]pipeline.Dropped{}
-	ranks := map[pipeline.TaskID]int{}
-	for i, folder := range []string{FailedDir, string(NewTasks), ProcessedDir} { // what took effect says most
+	for _, folder := range []string{FailedDir, string(NewTasks), ProcessedDir} { // what took effect says most
 		err := EachDrop(filepath.Join(dir, folder), func(o *drop.Object) {
 			c, err := drop.ParseCreate(o.Bytes())
 			if err != nil {
@@ -44,12 +43,8 @@ func Drops(dir string) (map[pipeline.TaskID]pipeline.Dropped, error) {
 			}
 			d := all[c.Task.ID]
 			d.Waiting = d.Waiting || folder == string(NewTasks)
-			rank := 2*i + 1
-			if o.Get("_skipped_duplicate") == nil {
-				rank++
-			}
-			if rank > ranks[c.Task.ID] {
-				d.Steps, ranks[c.Task.ID] = c.Task.Steps, rank
+			if d.Steps == nil || o.Get(skippedKey) == nil {
+				d.Steps = c.Task.Steps
 			}
 			all[c.Task.ID] = d
 		})
