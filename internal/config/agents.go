@@ -12,10 +12,10 @@ import (
 	"otm/pipeline"
 )
 
-func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []string) {
+func (c *Config) fillAgents(f *file) (problems []string) {
 	folded, users := map[string]string{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
-		a, agentProblems := agentOf(name, f.Agents[name], getenv)
+		a, agentProblems := agentOf(name, f.Agents[name], c.home)
 		problems = append(problems, agentProblems...)
 		for _, alias := range slices.Compact([]string{pipeline.FoldName(name), pipeline.FoldName(a.Label)}) {
 			if other, taken := folded[alias]; taken && other != name {
@@ -39,11 +39,11 @@ var placeholder = regexp.MustCompile(`^\{[A-Za-z_]+\}$`)
 // placeholders are those that the dispatcher replaces.
 var placeholders = []string{"{message}", "{agent}", "{task}", "{file}", "{dir}"}
 
-func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.Agent, problems []string) {
+func agentOf(name string, t agentTable, home string) (a pipeline.Agent, problems []string) {
 	problem := func(key, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("agents.%s%s: %s", name, key, fmt.Sprintf(format, args...)))
 	}
-	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: cmp.Or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: cmp.Or(t.GatewayAgent, name), Source: pipeline.SourceOTM}
+	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: cmp.Or(t.Label, name), User: t.SlackUser, GatewayAgent: cmp.Or(t.GatewayAgent, name), Source: pipeline.SourceOTM}
 	if !pipeline.ValidAgentName(name) {
 		problem("", "%q is not a name for an agent: use at most %d letters, digits, spaces, '.', '-' and '_'", name, pipeline.MaxAgentName)
 	}
@@ -69,12 +69,7 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 	default:
 		problem(".trigger", "%q: want gateway, exec or none", t.Trigger)
 	}
-	if len(t.Command) > 0 {
-		a.Command = append([]string{expand(t.Command[0], getenv)}, t.Command[1:]...)
-		if t.Command[0] == "" {
-			problem(".command", "the first element, the program to start, is empty")
-		}
-	}
+	a.Command = program(t.Command, home, func(err error) { problem(".command", "%v", err) })
 	for _, arg := range t.Command {
 		if placeholder.MatchString(arg) && !slices.Contains(placeholders, arg) {
 			problem(".command", "%s is not known: use %s", arg, strings.Join(placeholders, ", "))
@@ -87,7 +82,7 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 		a.Trigger = pipeline.TriggerNone
 		return a, problems
 	}
-	a.Workspace = expand(t.Workspace, getenv)
+	a.Workspace = expand(t.Workspace, home)
 	switch {
 	case t.Workspace == "":
 		problem(".workspace", "is missing: an agent of kind ai needs one")

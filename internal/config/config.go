@@ -126,7 +126,7 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	}
 	c.Slack.URL = cmp.Or(getenv("SLACK_API_URL"), c.Slack.URL, DefaultSlackURL)
 	c.Slack.TokenEnv = cmp.Or(c.Slack.TokenEnv, DefaultSlackEnv)
-	c.Slack.TokenFile = c.abs(c.Slack.TokenFile, getenv)
+	c.Slack.TokenFile = c.abs(c.Slack.TokenFile)
 	problem("slack.api_url or SLACK_API_URL", CheckURL(c.Slack.URL, "http", "https"))
 	problems = append(problems, c.fillSlack(f)...)
 	if u := c.Store.URL; u != "" && !strings.HasPrefix(u, "postgres://") {
@@ -134,19 +134,14 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	}
 	c.Gateway.URL = cmp.Or(getenv("OPENCLAW_GATEWAY_URL"), c.Gateway.URL, DefaultGatewayURL)
 	c.Gateway.TokenEnv = cmp.Or(c.Gateway.TokenEnv, DefaultGatewayEnv)
-	c.Gateway.TokenFile = c.abs(c.Gateway.TokenFile, getenv)
-	c.Gateway.Config = c.abs(c.Gateway.Config, getenv)
+	c.Gateway.TokenFile = c.abs(c.Gateway.TokenFile)
+	c.Gateway.Config = c.abs(c.Gateway.Config)
 	problem("gateway.url or OPENCLAW_GATEWAY_URL", CheckURL(c.Gateway.URL, "ws", "wss"))
-	problems = append(problems, c.fillAgents(f, getenv)...)
+	problems = append(problems, c.fillAgents(f)...)
 	problems = append(problems, c.fillReviewers(f)...)
 	problems = append(problems, c.fillTypes(f)...)
-	if a := f.Retry.Advise; len(a) > 0 {
-		c.Advise = append([]string{expand(a[0], getenv)}, a[1:]...)
-		if a[0] == "" {
-			problem("retry.advise", errors.New("the first element, the program to start, is empty"))
-		}
-	}
-	c.Notify.fill(c.home, func(path string) string { return c.abs(path, getenv) }, problem)
+	c.Advise = program(f.Retry.Advise, c.home, func(err error) { problem("retry.advise", err) })
+	c.Notify.fill(c.home, c.abs, problem)
 	c.Board.Listen = cmp.Or(c.Board.Listen, DefaultListen)
 	problem("board.listen", checkListen(c.Board.Listen))
 	problems = append(problems, c.fillTimes(f)...)
@@ -247,9 +242,20 @@ func Secret(file, env string, getenv func(string) string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
+// program returns a command with the path of its program expanded.
+func program(argv []string, home string, problem func(error)) []string {
+	if len(argv) == 0 {
+		return nil
+	}
+	if argv[0] == "" {
+		problem(errors.New("the first element, the program to start, is empty"))
+	}
+	return append([]string{expand(argv[0], home)}, argv[1:]...)
+}
+
 // abs makes a path absolute that is relative to the data directory; "" stays.
-func (c *Config) abs(path string, getenv func(string) string) string {
-	path = expand(path, getenv)
+func (c *Config) abs(path string) string {
+	path = expand(path, c.home)
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
@@ -257,9 +263,7 @@ func (c *Config) abs(path string, getenv func(string) string) string {
 }
 
 // expand replaces a leading ~/ by the home directory.
-func expand(path string, getenv func(string) string) string { return expandIn(path, getenv("HOME")) }
-
-func expandIn(path, home string) string {
+func expand(path, home string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
 		return filepath.Join(home, rest)
 	}

@@ -44,9 +44,9 @@ func (e *DirError) Error() string {
 func FindDir(flag string, getenv func(string) string) (string, error) {
 	switch {
 	case flag != "":
-		return filepath.Abs(expand(flag, getenv))
+		return filepath.Abs(expand(flag, getenv("HOME")))
 	case getenv("OTM_DIR") != "":
-		return filepath.Abs(expand(getenv("OTM_DIR"), getenv))
+		return filepath.Abs(expand(getenv("OTM_DIR"), getenv("HOME")))
 	}
 	return DefaultDir(getenv)
 }
@@ -57,7 +57,7 @@ var errNoHome = &DirError{Reason: "HOME is not set", Hint: "export OTM_DIR=/wher
 // DefaultDir is FindDir without the flag and OTM_DIR.
 func DefaultDir(getenv func(string) string) (string, error) {
 	if base := getenv("OPENCLAW_DATA_DIR"); base != "" {
-		return filepath.Abs(filepath.Join(expand(base, getenv), "otm"))
+		return filepath.Abs(filepath.Join(expand(base, getenv("HOME")), "otm"))
 	}
 	home := getenv("HOME")
 	if runtime.GOOS == "darwin" {

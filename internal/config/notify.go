@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,12 +43,7 @@ const (
 
 // fill fills in defaults, and tells problem what is wrong. abs makes a path absolute.
 func (n *Notify) fill(home string, abs func(string) string, problem func(key string, err error)) {
-	if len(n.Command) > 0 {
-		n.Command[0] = expandIn(n.Command[0], home)
-		if n.Command[0] == "" {
-			problem("notify.command", errors.New("the first element, the program to start, is empty"))
-		}
-	}
+	n.Command = program(n.Command, home, func(err error) { problem("notify.command", err) })
 	for _, what := range n.What {
 		if !slices.Contains(notifyKinds, what) {
 			problem("notify.what", fmt.Errorf("%q: there is %s", what, strings.Join(notifyKinds, ", ")))

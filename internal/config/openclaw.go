@@ -172,7 +172,7 @@ func (c *Config) readOpenClaw() (agents []openClawAgent, err error) {
 		if a.derived {
 			a.Workspace = defaultWorkspace(path, file.Agents.Defaults.Workspace, e.ID, i == first)
 		}
-		a.Workspace = expandIn(a.Workspace, c.home)
+		a.Workspace = expand(a.Workspace, c.home)
 		agents = append(agents, a)
 	}
 	return agents, nil
