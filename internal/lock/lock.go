@@ -107,62 +107,37 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // Then it returns a *HeldError, ctx's cause if ctx ends first, or an
 // *UnsupportedError if the file system knows no locks.
 func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
-	return take(ctx, path, wait, syscall.LOCK_EX)
+	return take(ctx, "", path, wait, syscall.LOCK_EX)
 }
 
 // AcquireShared is Acquire for a lock that others may hold at the same time, if they
 // took it with AcquireShared too.
 func AcquireShared(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
-	return take(ctx, path, wait, syscall.LOCK_SH)
-}
-
-func take(ctx context.Context, path string, wait time.Duration, mode int) (l *Lock, err error) {
-	holders := map[int]bool{}
-	return l, poll(ctx, path, wait, func() (bool, *HeldError, error) {
-		var pid int
-		if l, pid, err = try(path, mode); pid != 0 {
-			holders[pid] = true
-		}
-		return l != nil, &HeldError{PID: pid, Holders: max(len(holders), 1)}, err
-	})
+	return take(ctx, "", path, wait, syscall.LOCK_SH)
 }
 
 // AcquireIn is Acquire and locks the directory dir besides. So there is one
 // holder even while somebody deletes the lock file again and again. The directory
 // must exist and serve one lock only.
 func AcquireIn(ctx context.Context, dir, path string, wait time.Duration) (*Lock, error) {
-	deadline := time.Now().Add(wait)
-	l, err := Acquire(ctx, path, wait)
-	if err != nil {
-		return nil, err
-	}
-	if l.dir, err = durable.OpenFile(dir, os.O_RDONLY); err != nil {
-		l.Leave()
-		return nil, err
-	}
-	err = poll(ctx, path, time.Until(deadline), func() (bool, *HeldError, error) {
-		locked, err := lockFile(l.dir, syscall.LOCK_EX)
-		return locked, &HeldError{Holders: 1}, err // the file with the pid was deleted
-	})
-	if err != nil {
-		l.Release()
-		return nil, err
-	}
-	return l, nil
+	return take(ctx, dir, path, wait, syscall.LOCK_EX)
 }
 
-// poll calls look until it has the lock, fails, the time is over, or ctx ends.
-func poll(ctx context.Context, path string, wait time.Duration, look func() (bool, *HeldError, error)) error {
+// take tries until it has the lock, fails, the time is over, or ctx ends.
+func take(ctx context.Context, dir, path string, wait time.Duration, mode int) (*Lock, error) {
+	holders := map[int]bool{}
 	for deadline := time.Now().Add(wait); ; {
-		locked, held, err := look()
+		l, pid, err := try(dir, path, mode)
+		if pid != 0 {
+			holders[pid] = true
+		}
 		switch {
-		case locked || err != nil:
-			return err
+		case l != nil || err != nil:
+			return l, err
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		case !time.Now().Before(deadline):
-			held.Path, held.Waited = path, max(wait, 0)
-			return held
+			return nil, &HeldError{Path: path, PID: pid, Holders: max(len(holders), 1), Waited: max(wait, 0)}
 		}
 		select {
 		case <-ctx.Done():
@@ -173,7 +148,7 @@ func poll(ctx context.Context, path string, wait time.Duration, look func() (boo
 
 // try locks without waiting. If somebody else has the lock, or the name leads to
 // another file than the locked one, the Lock is nil; pid is the holder's, if known.
-func try(path string, mode int) (l *Lock, pid int, err error) {
+func try(dir, path string, mode int) (l *Lock, pid int, err error) {
 	file, err := durable.OpenFile(path, os.O_CREATE|os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := durable.Mkdir(filepath.Dir(path)); err != nil {
@@ -184,6 +159,7 @@ func try(path string, mode int) (l *Lock, pid int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	l = &Lock{file: file}
 	locked, err := lockFile(file, mode)
 	if !locked && err == nil {
 		pid = pidIn(file)
@@ -191,12 +167,17 @@ func try(path string, mode int) (l *Lock, pid int, err error) {
 	if locked {
 		locked, err = named(file, path)
 	}
-	if !locked {
-		file.Close()
+	if locked && dir != "" {
+		if l.dir, err = durable.OpenFile(dir, os.O_RDONLY); err == nil {
+			locked, err = lockFile(l.dir, mode)
+		}
+	}
+	if !locked || err != nil {
+		l.Release()
 		return nil, pid, err
 	}
 	file.WriteAt(fmt.Appendf(nil, "%*d\n", pidWidth-1, os.Getpid()), 0) // only for people
-	return &Lock{file: file}, 0, nil
+	return l, 0, nil
 }
 
 // lockFile locks a file without waiting. An interrupted call did not get the lock.
