@@ -151,6 +151,33 @@ func TestNews(t *testing.T) {
 	}
 }
 
+// From an event to the message it takes at most six seconds, and from an incident one,
+// whenever the notifier looks.
+func TestSoon(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{0, 300 * time.Millisecond, 999 * time.Millisecond} {
+		w := newWorld(t)
+		w.once(0)
+		for kind, longest := range map[string]time.Duration{"news": 6 * time.Second, "incident": time.Second} {
+			w.once(time.Minute)
+			w.now = w.now.Add(ahead)
+			began := w.now
+			if kind == "news" {
+				w.reported(1, core.Report{Status: pipeline.AgentDone})
+			} else {
+				w.found("x", 1)
+			}
+			w.now = w.now.Add(-ahead)
+			for text := ""; text == "" && w.now.Sub(began) < time.Minute; {
+				text = w.once(lookEvery)
+			}
+			if took := w.now.Sub(began); took > longest {
+				t.Errorf("%s: told after %v, want %v", kind, took, longest)
+			}
+		}
+	}
+}
+
 // Retries, the end of all tries, and a silent agent are told in words of their own.
 func TestWordsOfRuns(t *testing.T) {
 	t.Parallel()
