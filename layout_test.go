@@ -102,7 +102,7 @@ var mayImport = map[string][]string{
 	"otm/internal/config":              {"otm/internal/durable", "otm/internal/json5", "otm/pipeline"},
 	"otm/internal/json5":               {},
 	"otm/internal/hook":                {},
-	"otm/internal/notify":              {"otm/core", "otm/internal/durable", "otm/internal/explain", "otm/internal/hook", "otm/internal/safe", "otm/pipeline", "otm/slacklist"},
+	"otm/internal/notify":              {"otm/core", "otm/internal/durable", "otm/internal/explain", "otm/internal/hook", "otm/internal/incident", "otm/internal/safe", "otm/pipeline", "otm/slacklist"},
 	"otm/internal/incident":            {"otm/core", "otm/internal/explain"},
 	"otm/internal/notify/notifytest":   {}, // in tests only
 	"otm/internal/tokens":              {"otm/internal/durable", "otm/internal/lock", "otm/pipeline"},

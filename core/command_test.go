@@ -129,6 +129,7 @@ func TestCommands(t *testing.T) {
 		{"the first step", (*world).handedOut, report(Report{Steps: []string{"one"}}), "Acknowledged RunStarted StepDone assigned→in_progress(TT-02) Noted"},
 		{"a step by number and title", (*world).taken, report(Report{Steps: []string{"2", "ONE"}}), "StepDone StepDone Noted"},
 		{"a step twice", (*world).taken, report(Report{Steps: []string{"one", "1"}}), "StepDone Noted"},
+		{"a step that was done before", func(w *world) { w.taken(); w.must(report(Report{Steps: []string{"one"}})) }, report(Report{Steps: []string{"one", "two"}}), "StepDone StepRepeated Noted"},
 		{"a step that is not there", (*world).taken, report(Report{Steps: []string{"one", "three"}}), "!noStep"},
 		{"words only", (*world).taken, report(Report{Result: "half of it"}), "Noted"},
 		{"blocked", (*world).taken, report(Report{Status: pipeline.Blocked, Reason: "why?"}), "in_progress→blocked(TT-16) RunPaused Noted"},

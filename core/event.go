@@ -92,6 +92,12 @@ type StepDone struct {
 	Heard time.Time `json:"heard,omitzero"`
 }
 
+// StepRepeated says that an agent reported a step that was done already. It changes nothing.
+type StepRepeated struct {
+	Step int    `json:"step"`
+	Drop string `json:"drop"`
+}
+
 // Noted says that an agent reported, with the words it said. Every report makes one.
 type Noted struct {
 	Drop   string    `json:"drop"`
@@ -417,6 +423,7 @@ var kinds = []kind{
 	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
 	kindOf[RetryScheduled](""), kindOf[RetryAdvised](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"),
 	kindOf[IncidentOpened](""), kindOf[IncidentCorrected](""), kindOf[IncidentClosed](""), kindOf[AuditPosted]("OE-07"), kindOf[Archived](""), kindOf[Imported](""),
+	kindOf[DayEnded](""), kindOf[StepRepeated]("ERR-11"),
 }
 
 // formerNames are types of events by the names that they had before: old events are kept

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -79,6 +80,13 @@ type IncidentCorrected struct {
 type IncidentClosed struct {
 	Incident int64 `json:"incident"`
 	Found
+}
+
+// DayEnded says that a day is over, and that incidents came up in it. Several days count as
+// one if nobody looked in between.
+type DayEnded struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"` // the midnight at its end
 }
 
 // Watch opens, updates and closes incidents. It changes nothing where another process was
@@ -162,6 +170,14 @@ func (t TagIncident) decide(d *decision) error {
 	return nil
 }
 
+// EndDay notes that a day is over. The id of its command names the day.
+type EndDay struct{ DayEnded }
+
+func (e EndDay) decide(d *decision) error {
+	d.emitOn(0, d.By, d.At, e.DayEnded)
+	return nil
+}
+
 // IncidentsOf reports whether an action needs incidents to be decided: those that stand or
 // ended not long ago, and the one of an id.
 func IncidentsOf(a Action) (id int64, needs bool) {
@@ -225,6 +241,6 @@ func SortIncidents(all []*Incident) {
 			}
 			return 1
 		}
-		return b.OpenedAt.Compare(a.OpenedAt)
+		return cmp.Or(b.OpenedAt.Compare(a.OpenedAt), cmp.Compare(b.ID, a.ID))
 	})
 }

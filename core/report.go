@@ -64,7 +64,7 @@ func (r Report) decide(d *decision) error {
 	if err := dequeue(d); err != nil {
 		return err
 	}
-	ticked, err := r.match(d)
+	ticked, again, err := r.match(d)
 	if err != nil {
 		return err
 	}
@@ -90,6 +90,9 @@ func (r Report) decide(d *decision) error {
 	}
 	for _, s := range ticked {
 		d.emit(StepDone{Step: s.ID, Title: s.Title, Done: true, Heard: r.Dropped})
+	}
+	for _, s := range again {
+		d.emit(StepRepeated{Step: s.ID, Drop: r.Drop})
 	}
 	switch {
 	case to == "" || to == t.Status:
@@ -174,22 +177,24 @@ func (r Report) ofFormer(t *Task, now time.Time) bool {
 		slices.ContainsFunc(t.Wakes, func(w Wake) bool { return !SameAgent(w.Agent, d.Agent) })
 }
 
-// match returns the reported steps that are not ticked yet. Equal titles are ticked
-// one at a time, in order.
-func (r Report) match(d *decision) ([]Step, error) {
+// match returns the reported steps that are not ticked yet, and those that are. Equal titles
+// are ticked one at a time, in order.
+func (r Report) match(d *decision) (found, again []Step, err error) {
 	steps := d.task.PlainSteps()
-	var found []Step
 	for _, title := range r.Steps {
 		i := pipeline.FindStep(steps, title)
 		if i < 0 {
-			return nil, noStep(d, title)
+			return nil, nil, noStep(d, title)
 		}
-		if !steps[i].Done {
+		switch {
+		case d.task.Steps[i].Done:
+			again = append(again, d.task.Steps[i])
+		case !steps[i].Done:
 			steps[i].Done = true
 			found = append(found, d.task.Steps[i])
 		}
 	}
-	return found, nil
+	return found, again, nil
 }
 
 // status is where the report moves the task; "": it stays.

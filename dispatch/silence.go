@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"strings"
 	"time"
 
 	"otm/core"
@@ -96,6 +97,8 @@ func (o *Outlooks) SilentOn(a *pipeline.Agent, tasks []*core.Task) (found []expl
 			code = explain.TaskRestsLong
 		case !s.Works:
 			code = explain.TaskRests
+		case s.Rung == pipeline.RungShown && isRework(t):
+			code = explain.ReworkQuiet
 		case s.Rung == pipeline.RungShown:
 			code = explain.TaskQuiet
 		case s.Rung == pipeline.RungLast && p.Running:
@@ -114,4 +117,33 @@ func (o *Outlooks) SilentOn(a *pipeline.Agent, tasks []*core.Task) (found []expl
 		found = append(found, explain.New(code, args...).On(t.ID))
 	}
 	return found, next
+}
+
+// isRework reports whether the last run of a task follows one whose result was not accepted.
+func isRework(t *core.Task) bool {
+	n := len(t.Runs)
+	return n > 1 && t.Runs[n-2].Ending == core.EndSucceeded
+}
+
+// SeveralOf says that an agent has more than one task in progress, where it works on one at a
+// time; nil: it does not. One that it took by otm next beside another is on purpose.
+func SeveralOf(a *pipeline.Agent, tasks []*core.Task) *explain.Finding {
+	if a.Person || a.Trigger == pipeline.TriggerNone {
+		return nil
+	}
+	var last *core.Task
+	var names []string
+	for _, t := range tasks {
+		if t.AtWork() && t.Status == pipeline.InProgress && core.SameAgent(t.Dispatch.Agent, a.Name) {
+			names = append(names, t.ID.String())
+			if last == nil || t.Dispatch.TakenAt.After(last.Dispatch.TakenAt) {
+				last = t
+			}
+		}
+	}
+	if len(names) < 2 || last.Dispatch.TakenBy == core.TakenByNext {
+		return nil
+	}
+	f := explain.New(explain.AgentSeveral, "agent", a.Name, "n", len(names), "tasks", strings.Join(names, ", "), "last", last.ID)
+	return &f
 }

@@ -132,7 +132,8 @@ func (kp *keeper) noteTaken(ctx context.Context, taken []*core.Task) error {
 	return kp.load(ctx)
 }
 
-// reportSilent reports the tasks of which nothing was heard for too long.
+// reportSilent reports the tasks of which nothing was heard for too long, and agents that
+// have too many.
 func (kp *keeper) reportSilent() {
 	looks := kp.looks()
 	for i := range kp.Agents {
@@ -144,6 +145,9 @@ func (kp *keeper) reportSilent() {
 			}
 		}
 		kp.report.RunBy(next)
+		if f := SeveralOf(a, kp.byName[a.Name]); f != nil {
+			kp.report.Needs(*f)
+		}
 	}
 }
 

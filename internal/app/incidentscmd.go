@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -19,6 +18,7 @@ import (
 	"otm/internal/explain"
 	"otm/internal/incident"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
 )
 
@@ -33,8 +33,7 @@ func newWatcher(h *Home, store core.Store, log *slog.Logger) *incident.Watcher {
 		if err != nil {
 			return nil, err
 		}
-		// A pause before the next start comes and goes, and is no news.
-		found := slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool { return f.Code == explain.AgentPausing })
+		found := view.Watched(v)
 		return found, v.Err()
 	}
 	return w
@@ -77,7 +76,7 @@ func showIncident(i *core.Incident, now time.Time) ShownIncident {
 
 // incidentsCommand is otm incidents.
 func incidentsCommand(s cli.Streams) *cobra.Command {
-	var asJSON, all bool
+	var asJSON, all, stats bool
 	var since string
 	c := &cobra.Command{
 		Use:     "incidents",
@@ -97,6 +96,9 @@ such as ERR-01, or plain words. One that comes and goes stays open longer each t
 			if err != nil {
 				return err
 			}
+			if stats {
+				return printStats(ctx, h, store, asJSON)
+			}
 			found, err := store.Incidents(ctx, core.IncidentFilter{Open: !all && since == "", Since: f.Since})
 			if err != nil {
 				return err
@@ -106,6 +108,7 @@ such as ERR-01, or plain words. One that comes and goes stays open longer each t
 	}
 	c.Flags().BoolVar(&all, "all", false, "list those that are closed, too")
 	c.Flags().StringVar(&since, "since", "", "list those that stood at a time or later, such as 24h or 2026-11-29T08:00:00Z")
+	c.Flags().BoolVar(&stats, "stats", false, "count them by their codes: in all, and in the last 24 hours")
 	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	tag := &cobra.Command{
 		Use:     "tag ID CAUSE",
@@ -153,6 +156,66 @@ func printIncidents(h *Home, found []*core.Incident, asJSON bool) error {
 		}
 	}
 	return w.Flush()
+}
+
+// printStats prints how many incidents there were, by their codes.
+func printStats(ctx context.Context, h *Home, store core.Reader, asJSON bool) error {
+	now := h.Now()
+	all, err := incident.Tallies(ctx, store, now.Add(-24*time.Hour), now)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return safe.EncodeJSON(h.Out, all)
+	}
+	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "code\ttotal\tlast 24 h\tput right\ttold\tfirst\tlast")
+	for _, t := range all {
+		if t.Total.Opened > 0 {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t%s\n", t.Name(), t.Total.Opened, t.Period.Opened, t.Total.Corrected, t.Total.Escalated, explain.Time(t.First), explain.Ago(t.Last, now))
+		}
+	}
+	return w.Flush()
+}
+
+// dailyCommand is otm daily.
+func dailyCommand(s cli.Streams) *cobra.Command {
+	var asJSON bool
+	var date string
+	c := &cobra.Command{
+		Use:   "daily",
+		Short: "Say which incidents came up in a day",
+		Long: `Say which incidents came up yesterday, or in another day: how many of each code, which
+came up for the first time, and how many OTM put right by itself. A day ends at the
+midnight of this machine.`,
+		Example: "  otm daily\n  otm daily --date 2026-11-29",
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
+			now := h.Now()
+			from := time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, now.Location())
+			if date != "" {
+				var err error
+				if from, err = time.ParseInLocation(time.DateOnly, date, now.Location()); err != nil {
+					return cli.Errorf(cli.Usage, "--date %q is no day", date).Hint("otm daily --date %s", now.Format(time.DateOnly))
+				}
+			}
+			store, err := h.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			d, err := incident.Daily(ctx, store, from, from.AddDate(0, 0, 1))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return safe.EncodeJSON(h.Out, d)
+			}
+			_, err = fmt.Fprintln(h.Out, safe.Escape(d.Text()))
+			return err
+		}),
+	}
+	c.Flags().StringVar(&date, "date", "", "the day, such as 2026-11-29 (default: yesterday)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	return c
 }
 
 // tagIncident is otm incident tag.

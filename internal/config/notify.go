@@ -32,7 +32,7 @@ type Notify struct {
 }
 
 // notifyKinds are what people can be told of.
-var notifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem"}
+var notifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem", "daily"}
 
 // Defaults of what tells people.
 const (

@@ -18,12 +18,14 @@ var (
 	WakeBarred      = code("wake_barred", Fail, "agent {agent}: {error}", "otm doctor")
 	WakeUnknown     = code("wake_unknown", Fail, "agent {agent}: not known what became of {key}: {error}", "otm doctor")
 	WakeUnheard     = code("wake_unheard", Warn, "agent {agent} was woken {at:ago}, and has not acknowledged that by taking a task (run {key})", "openclaw logs   # says what became of it; it is woken again by itself")
+	AgentSeveral    = code("agent_several", Warn, "agent {agent} has {n} tasks in progress, and works on one at a time: {tasks}", "otm release {last}   # hands it out again; its agent is told")
 	AgentStateWrong = code("agent_state_wrong", Fail, "agent {agent}: {error}", "otm fsck")
 )
 
 // What is said of a task of which nothing was heard for long. The first one is no problem yet.
 var (
 	TaskQuiet         = code("task_quiet", OK, "{agent} took it and has reported nothing for {since:age}", "")
+	ReworkQuiet       = code("rework_quiet", OK, "{agent} was given it back to be reworked, and has reported nothing for {since:age}", "")
 	TaskSilent        = code("task_silent", Warn, "{agent} took it and has reported nothing for too long, the last time {since:ago}", "look at the agent; to hand the task out again: otm release {task}")
 	TaskSilentLong    = code("task_silent_long", Fail, "{agent} took it and has reported nothing for very long, the last time {since:ago}", "otm release {task}   # hands it out again; to give it to another agent: otm assign {task} --to AGENT")
 	ProcessSilent     = code("process_silent", Warn, "{agent} has reported nothing for too long, the last time {since:ago}, and its process, pid {pid}, runs on", "look at what it does; to end it: otm stop {task}, then otm activate {task}")

@@ -13,25 +13,36 @@ type Condition struct {
 }
 
 var (
-	silent    = Condition{"ERR-01", "silent"}
-	noWord    = Condition{"ERR-06", "wake not acknowledged"}
-	wakeFails = Condition{"ERR-08", "wake fails"}
-	rejected  = Condition{"ERR-09", "rejected rests"}
-	ghost     = Condition{"ERR-10", "unknown agent"}
-	full      = Condition{"", "list full"}
-	rests     = Condition{"", "waits for a person"}
-	gateway   = Condition{"", "gateway away"}
-	boardAway = Condition{"", "board away"}
-	dead      = Condition{"", "component dead"}
-	failing   = Condition{"", "component failing"}
-	unwritten = Condition{"", "effect failing"}
+	silent      = Condition{"ERR-01", "silent"}
+	drift       = Condition{"ERR-05", "row changed by hand"}
+	noWord      = Condition{"ERR-06", "wake not acknowledged"}
+	severalOpen = Condition{"ERR-07", "several tasks at once"}
+	wakeFails   = Condition{"ERR-08", "wake fails"}
+	rejected    = Condition{"ERR-09", "rejected rests"}
+	ghost       = Condition{"ERR-10", "unknown agent"}
+	repeated    = Condition{"ERR-11", "step reported twice"}
+	rework      = Condition{"ERR-12", "rework not begun"}
+	full        = Condition{"", "list full"}
+	rests       = Condition{"", "waits for a person"}
+	gateway     = Condition{"", "gateway away"}
+	boardAway   = Condition{"", "board away"}
+	dead        = Condition{"", "component dead"}
+	failing     = Condition{"", "component failing"}
+	unwritten   = Condition{"", "effect failing"}
 )
+
+// Specified are the conditions of the specification, ERR-01 to ERR-12. Three of them cannot
+// occur: what an agent works at follows from its tasks.
+var Specified = []Condition{
+	silent, {"ERR-02", "busy without a task"}, {"ERR-03", "idle with a task at work"}, {"ERR-04", "idle while a task waits"}, drift,
+	noWord, severalOpen, wakeFails, rejected, ghost, repeated, rework,
+}
 
 // conditions are those that have more than one finding, or a code of the specification.
 var conditions = map[Code]Condition{
 	TaskQuiet: silent, TaskSilent: silent, TaskSilentLong: silent, ProcessSilent: silent, ProcessSilentLong: silent, ProcessHolds: silent,
 	WakeUnheard: noWord, WakeFailed: wakeFails, WakeBarred: wakeFails, WakeUnknown: wakeFails,
-	TaskNoAgent: ghost, RowNoAgent: ghost,
+	AgentSeveral: severalOpen, ReworkQuiet: rework, TaskNoAgent: ghost, RowNoAgent: ghost,
 	TaskRests: rests, TaskRestsLong: rests, ListFull: full, ListFullAt: full, ListNearlyFull: full, GatewayDown: gateway, GatewayRefusing: gateway,
 	TokenRefused: boardAway, ListReadOnly: boardAway,
 	ComponentUnknown: dead, ComponentNever: dead, ComponentAhead: dead, ComponentLate: dead, ComponentEnded: dead,

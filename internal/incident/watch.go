@@ -31,7 +31,9 @@ type Watcher struct {
 	gone   map[int64]time.Time  // since when the condition of an incident that stands is away
 	looked time.Time            // zero: never
 	until  time.Time            // nothing is judged before this time
-	events int64                // the last event that was looked at for what OTM did
+	begun  bool
+	events int64     // the last event that was looked at for what OTM did
+	day    time.Time // the midnight up to which the days were ended
 }
 
 const (
@@ -89,7 +91,7 @@ func (w *Watcher) Look(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return w.endDay(ctx, now)
 }
 
 func (w *Watcher) do(ctx context.Context, c core.Command) error {
@@ -173,8 +175,8 @@ func earlier(noted, now time.Time) time.Time {
 // acted lists the incidents whose agents OTM has woken since the last look.
 func (w *Watcher) acted(ctx context.Context, stand []*core.Incident) (acts []core.Act, err error) {
 	last, err := w.Store.LastEvent(ctx)
-	if err != nil || w.events == 0 || last < w.events || len(stand) == 0 {
-		w.events = last
+	if err != nil || !w.begun || last < w.events || len(stand) == 0 {
+		w.events, w.begun = last, err == nil
 		return nil, err
 	}
 	events, err := w.Store.Events(ctx, core.EventFilter{After: w.events, Types: []string{"Notified"}})
@@ -185,7 +187,7 @@ func (w *Watcher) acted(ctx context.Context, stand []*core.Incident) (acts []cor
 	for _, e := range events {
 		w.events = max(last, e.Seq)
 		for _, i := range stand {
-			if i.Args["agent"] != "" && core.SameAgent(i.Args["agent"], e.Agent) && i.Err != "" {
+			if e.Data.(core.Notified).First && i.Err != "" && core.SameAgent(i.Args["agent"], e.Agent) {
 				acts = append(acts, core.Act{Incident: i.ID, Did: "woken again"})
 			}
 		}

@@ -116,9 +116,9 @@ func TestLife(t *testing.T) {
 	w.look(time.Minute)
 	w.want("away for a moment", " open1 open2 more2")
 	w.look(time.Minute)
-	w.want("over", " open1 open2 more2 close1 close2")
+	w.want("over", " open1 open2 more2 close2 close1")
 	all, err := w.store.Incidents(t.Context(), core.IncidentFilter{Since: w.now})
-	if err != nil || len(all) != 2 || all[1].Err != "ERR-01" || all[1].Task != 3 || all[1].Severity != 2 || all[1].Code != string(explain.TaskSilentLong) {
+	if err != nil || len(all) != 2 || all[0].Err != "ERR-01" || all[0].Task != 3 || all[0].Severity != 2 || all[0].Code != string(explain.TaskSilentLong) {
 		t.Errorf("kept %+v, %v", all, err)
 	}
 }

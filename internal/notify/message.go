@@ -9,6 +9,7 @@ import (
 
 	"otm/core"
 	"otm/internal/explain"
+	"otm/internal/incident"
 	"otm/internal/safe"
 	"otm/pipeline"
 )
@@ -24,10 +25,11 @@ const (
 	Retry   Kind = "retry"   // a run failed, and another follows
 	Failed  Kind = "failed"  // a dead letter
 	Problem Kind = "problem" // an incident was opened, became worse, or is over
+	Daily   Kind = "daily"   // a day with incidents is over
 )
 
 // Usual are the kinds of which people are told by default.
-var Usual = []Kind{Blocked, Review, Failed, Problem}
+var Usual = []Kind{Blocked, Review, Failed, Problem, Daily}
 
 // Item is one piece of news.
 type Item struct {
@@ -137,7 +139,17 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	item := &Item{At: e.At, Task: e.Task, Update: e.Seq}
 	retry, isRetry := e.Data.(core.RetryScheduled)
 	m, moved := e.Data.(core.TaskMoved)
+	day, ended := e.Data.(core.DayEnded)
 	switch {
+	case ended:
+		here := n.Now().Location()
+		d, err := incident.Daily(ctx, n.Store, day.From.In(here), day.To.In(here))
+		if err != nil {
+			return nil, err
+		}
+		*item = problem(Item{At: e.At, Update: e.Seq, Next: "otm daily"}, safe.Escape(d.Text()))
+		item.Kind = Daily
+		return item, nil
 	case isRetry:
 		item.Kind, item.Next = Retry, "otm why "+e.Task.String()
 	case !moved, e.By.Kind == core.Person && m.To != pipeline.Done, e.By.Kind == core.Board && m.To != pipeline.Done:

@@ -275,6 +275,22 @@ func TestIncidents(t *testing.T) {
 	w.want("worse, then over", w.once(5*time.Second), "over: "+text+"z")
 }
 
+// The end of a day with incidents is told once.
+func TestDay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	w.found("x", 1)
+	w.once(time.Second)
+	midnight := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC)
+	for range 2 {
+		w.do(core.Command{ID: "end", By: core.Component("x"), Do: core.EndDay{DayEnded: core.DayEnded{From: midnight.AddDate(0, 0, -1), To: midnight}}})
+		w.start()
+	}
+	w.want("the day", w.once(12*time.Hour), "2026-11-29: 1 incident (x: 1); OTM put 0 right by itself; for the first time: x → otm daily")
+	w.want("once", w.once(time.Second), "")
+}
+
 // 200 incidents at once are one message.
 func TestManyIncidents(t *testing.T) {
 	t.Parallel()

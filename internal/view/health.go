@@ -69,6 +69,25 @@ func (v *View) Problems() []explain.Finding {
 	return found
 }
 
+// Watched lists the problems, and the tasks of which nothing was heard for a while, which is
+// none yet. All of it are incidents.
+func Watched(v *View) []explain.Finding {
+	found := slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool {
+		return f.Code == explain.AgentPausing // a pause before the next start comes and goes, and is no news
+	})
+	tasks := map[*pipeline.Agent][]*core.Task{}
+	for _, t := range v.read(core.Filter{Live: true}) {
+		a := v.Agents.Assigned(t.Agent)
+		tasks[a] = append(tasks[a], t)
+	}
+	for i := range v.Agents {
+		a := &v.Agents[i]
+		silent, _ := v.outlooks.SilentOn(a, tasks[a])
+		found = append(found, slices.DeleteFunc(silent, func(f explain.Finding) bool { return f.Level() != explain.OK })...)
+	}
+	return found
+}
+
 // OldConfig says which components have not read the present otm.toml; nil: all
 // have.
 func (v *View) OldConfig() *explain.Finding {

@@ -225,6 +225,10 @@ func sayMore(e *core.Event) said {
 		return said{"no advice on the retry", ""}
 	case core.Started:
 		return started(&data)
+	case core.StepRepeated:
+		return said{"step reported again", fmt.Sprintf("step %d, by %s", data.Step, data.Drop)}
+	case core.DayEnded:
+		return said{"a day with incidents ended", explain.Time(data.To)}
 	case core.IncidentOpened:
 		return said{"incident opened", incident(data.Incident, &data.Found, e.At)}
 	case core.IncidentClosed:

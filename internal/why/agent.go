@@ -177,7 +177,7 @@ func silence(v *view.View, t *view.Task) (found []explain.Finding) {
 		return nil
 	}
 	for _, f := range view.Silent(v, t.Agent) {
-		if f.Task == t.ID && f.Code != explain.TaskQuiet { // it says already when it was last heard of
+		if f.Task == t.ID && f.Level() != explain.OK { // it says already when it was last heard of
 			found = append(found, f)
 		}
 	}
