@@ -33,6 +33,10 @@ const (
 	Watcher    = "otm-watcher"
 )
 
+// Monitor is the part of the dispatcher that looks for incidents. It beats after each look,
+// and is no component of its own: otm watchdog reads its heartbeat.
+const Monitor = "otm-monitor"
+
 // Components lists them in the order in which people read them.
 var Components = []string{Watcher, Injector, Dispatcher, Detector}
 

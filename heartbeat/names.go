@@ -6,6 +6,9 @@ import "path/filepath"
 // answer on its port says more.
 const Board = "otm-board"
 
+// Watchdog is what tells people when Monitor does not beat. It writes no heartbeat.
+const Watchdog = "otm-watchdog"
+
 // keeper is the component whose process runs id: the injector's process does the
 // watching, too.
 func keeper(id string) string {

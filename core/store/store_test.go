@@ -609,3 +609,67 @@ func TestDurability(t *testing.T) {
 		check(t, s)
 	})
 }
+
+// Incidents are opened once and closed once, also where two programs find the same at the
+// same time, and follow from their events.
+func TestIncidents(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		stores := []*Store{open(), open()}
+		found := func(keys ...string) (w core.Watch) {
+			for _, key := range keys {
+				w.Found = append(w.Found, core.Seen{Found: core.Found{Key: key, Kind: key, Severity: 1, Task: 1, Args: map[string]string{"agent": "Dev Das"}}, Since: t0})
+			}
+			return w
+		}
+		together := func(at time.Time, w core.Watch) (events int) {
+			var all sync.WaitGroup
+			counts := make([]int, len(stores))
+			for i, s := range stores {
+				all.Go(func() { counts[i] = len(do(t, s, core.Command{At: at, By: injector, Do: w}).Events) })
+			}
+			all.Wait()
+			return counts[0] + counts[1]
+		}
+		stand := func() []*core.Incident {
+			t.Helper()
+			all, err := stores[0].Incidents(t.Context(), core.IncidentFilter{Open: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		was := handedOut(t, stores[0], 1)
+		if n := together(t0, found("a", "b")); n != 2 || len(stand()) != 2 {
+			t.Fatalf("%d events, %d stand", n, len(stand()))
+		}
+		both := stand()
+		if n := together(t0.Add(time.Minute), core.Watch{Gone: []core.Incident{*both[0], *both[1]}}); n != 2 || len(stand()) != 0 {
+			t.Errorf("%d events, %d stand", n, len(stand()))
+		}
+		if n := together(t0.Add(2*time.Minute), found("a")); n != 1 || stand()[0].Count != 2 {
+			t.Errorf("again: %d events, %+v", n, stand()[0])
+		}
+		if n := together(t0.Add(2*time.Minute), core.Watch{Gone: []core.Incident{*both[0], *both[1]}}); n != 0 {
+			t.Errorf("it was closed by who saw it before it was opened again: %d events", n)
+		}
+		if n := together(t0.Add(3*time.Hour), found("b")); n != 1 || len(stand()) != 2 || stand()[0].Count+stand()[1].Count != 3 {
+			t.Errorf("long after: %d events", n)
+		}
+		o := do(t, stores[1], core.Command{At: t0, By: ada, Do: core.TagIncident{ID: both[0].ID, Cause: "the disk"}})
+		if len(o.Events) != 1 {
+			t.Errorf("tagged: %+v", o.Events)
+		}
+		if o, err := stores[1].Do(t.Context(), core.Command{At: t0, By: ada, Do: core.TagIncident{ID: 99}}); err != nil || o[0].Err != core.ErrNoIncident {
+			t.Errorf("tagged what is not there: %+v, %v", o, err)
+		}
+		if now := mustTask(t, stores[0], 1); now.Version != was.Version {
+			t.Error("its task changed")
+		}
+		check(t, stores[0])
+		change(t, stores[0], "DELETE FROM incidents WHERE id = 2", `UPDATE incidents SET closed_at = 7 WHERE id = 1`)
+		if _, found, err := Rebuild(t.Context(), stores[0], t0); err != nil || len(found) != 2 {
+			t.Errorf("rebuilt %v, %v", found, err)
+		}
+		check(t, stores[0])
+	})
+}

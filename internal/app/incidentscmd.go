@@ -36,6 +36,14 @@ func newWatcher(h *Home, store core.Store, log *slog.Logger) *incident.Watcher {
 		found := view.Watched(v)
 		return found, v.Err()
 	}
+	beat, beaten := heartbeat.NewWriter(h.Dir, heartbeat.Monitor, h.Version, h.Now), time.Time{}
+	w.Beat = func() {
+		if now := h.Now(); now.Sub(beaten).Abs() >= incident.LookEvery {
+			beat.Progress()
+			beat.Beat(heartbeat.Success, "looked for incidents") // if it cannot be written, its age tells
+			beaten = now
+		}
+	}
 	return w
 }
 

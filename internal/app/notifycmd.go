@@ -81,6 +81,12 @@ func toldPath(h *Home, outlet string) string { return filepath.Join(h.Dir, "noti
 // offPath is the file whose existence says that nobody is told anything.
 func offPath(h *Home) string { return filepath.Join(h.Dir, "notify-off") }
 
+// isOff reports whether nobody is told anything.
+func isOff(h *Home) bool {
+	_, err := os.Stat(offPath(h))
+	return err == nil
+}
+
 // untold says which outlets take nothing, and since when.
 func untold(h *Home) (found []explain.Finding) {
 	all := outlets(h)
@@ -121,10 +127,7 @@ func newNotifiers(h *Home, store core.Store, log *slog.Logger) (all []*notify.No
 
 // placeOf is where an outlet is in the events.
 func placeOf(h *Home, name string, store core.Store, log *slog.Logger) notify.Place {
-	off := func() bool {
-		_, err := os.Stat(offPath(h))
-		return err == nil
-	}
+	off := func() bool { return isOff(h) }
 	return notify.Place{Name: name, Store: store, Path: toldPath(h, name), Off: off, Now: h.Now, Log: log}
 }
 

@@ -85,7 +85,7 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
 		statusCommand(s), agentsCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s), deadCommand(s), incidentsCommand(s), dailyCommand(s), eventsCommand(s), waitCommand(s), rebuildCommand(s),
-		nextCommand(s), pauseCommand(s), resumeCommand(s), sayCommand(s), notifyCommand(s), tokenCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
+		nextCommand(s), pauseCommand(s), resumeCommand(s), sayCommand(s), notifyCommand(s), watchdogCommand(s), tokenCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 	)
 	for i := range taskCommands {
 		root.AddCommand(taskCommands[i].command(s))

@@ -31,6 +31,11 @@ type Notify struct {
 	from, to time.Duration // the quiet hours, since midnight
 }
 
+// Tells reports whether anybody is told.
+func (n *Notify) Tells() bool {
+	return len(n.Command) > 0 || n.Telegram.Chat != "" || n.Slack.Channel != "" || n.Webhook.URL != ""
+}
+
 // notifyKinds are what people can be told of.
 var notifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem", "daily"}
 

@@ -26,6 +26,7 @@ type Watcher struct {
 	Now   func() time.Time
 	Log   *slog.Logger
 	Every time.Duration // between two looks; zero: LookEvery
+	Beat  func()        // called when a look was made; nil: nothing is
 
 	seen   map[string]time.Time // since when what has no incident is found, by key
 	gone   map[int64]time.Time  // since when the condition of an incident that stands is away
@@ -72,6 +73,7 @@ func (w *Watcher) Look(ctx context.Context) error {
 	}
 	w.looked = now
 	if now.Before(w.until) && w.until.Sub(now) <= graceAfterJump {
+		w.beat()
 		return nil
 	}
 	found, err := w.Find(ctx)
@@ -91,7 +93,17 @@ func (w *Watcher) Look(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.endDay(ctx, now)
+	err = w.endDay(ctx, now)
+	if err == nil {
+		w.beat()
+	}
+	return err
+}
+
+func (w *Watcher) beat() {
+	if w.Beat != nil {
+		w.Beat()
+	}
 }
 
 func (w *Watcher) do(ctx context.Context, c core.Command) error {

@@ -28,13 +28,14 @@ type setup struct {
 	Options
 	Sum        string   // of otm.toml: it makes a unit stale when otm.toml has changed
 	Board      bool     // the embedded board is needed
-	Exec       bool     // the dispatcher starts agents
+	Exec       bool     // the dispatcher starts agents, or commands of people
+	Watchdog   bool     // people are told of incidents: somebody has to see that this goes on
 	Workspaces []string // of agents: the dispatcher writes there
 }
 
 // setupFor adds to the options what the configuration asks for.
 func setupFor(o Options, c *config.Config) (setup, error) {
-	s := setup{Options: o, Board: c.Slack.ListID == "", Exec: starts(c)}
+	s := setup{Options: o, Board: c.Slack.ListID == "", Exec: starts(c), Watchdog: c.Notify.Tells()}
 	text, err := durable.ReadFile(filepath.Join(c.Dir, config.FileName))
 	if err == nil {
 		sum := sha256.Sum256(text)
@@ -62,7 +63,7 @@ type service struct {
 	About     string   // in a few words
 	Argv      []string // a program of the folder Bin, and its arguments
 	Serves    bool     // it is the board
-	Starts    bool     // it starts agents
+	Starts    bool     // it starts agents, or commands of people
 	Writes    []string // folders
 }
 
@@ -76,6 +77,9 @@ func (s setup) services() []service {
 		{Component: heartbeat.Injector, About: "injector", Argv: []string{heartbeat.Injector}},
 		{Component: heartbeat.Dispatcher, About: "dispatcher", Argv: []string{heartbeat.Dispatcher, "--every", "2m"}, Starts: s.Exec, Writes: s.Workspaces},
 		{Component: heartbeat.Detector, About: "completion detector", Argv: []string{heartbeat.Detector, "--every", "2m"}},
+	}
+	if s.Watchdog {
+		all = append(all, service{Component: heartbeat.Watchdog, About: "watchdog", Argv: []string{"otm", "watchdog"}, Starts: s.Exec})
 	}
 	if !s.Board {
 		all = all[1:]

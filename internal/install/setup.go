@@ -105,9 +105,10 @@ func fit(s cli.Streams, c *config.Config) error {
 	return nil
 }
 
-// starts reports whether OTM starts an agent as a process.
+// starts reports whether the dispatcher starts an agent as a process, or a command that
+// otm.toml names.
 func starts(c *config.Config) bool {
-	return slices.ContainsFunc(c.Agents, func(a pipeline.Agent) bool { return !a.Person && a.Trigger == pipeline.TriggerExec })
+	return len(c.Notify.Command)+len(c.Advise) > 0 || slices.ContainsFunc(c.Agents, func(a pipeline.Agent) bool { return !a.Person && a.Trigger == pipeline.TriggerExec })
 }
 
 // isMade reports whether a workspace is a directory. One that does not answer counts

@@ -55,15 +55,16 @@ func unitNames(texts map[string]string) string {
 func TestWhichUnits(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		board bool
-		want  string
+		board, watchdog bool
+		want            string
 	}{
-		{false, "otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
-		{true, "otm-board.service otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
+		{false, false, "otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
+		{true, false, "otm-board.service otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
+		{true, true, "otm-board.service otm-completion-detector.service otm-dispatcher.service otm-injector.service otm-watchdog.service"},
 	}
 	for _, tt := range tests {
 		c := units()
-		c.Board = tt.board
+		c.Board, c.Watchdog = tt.board, tt.watchdog
 		texts := renderUnits(t, c)
 		if got := unitNames(texts); got != tt.want {
 			t.Errorf("board %t: %s, want %s", tt.board, got, tt.want)

@@ -82,8 +82,11 @@ func plain(s string) string { return s }
 
 // Test is a message that says nothing.
 func Test(now time.Time) Message {
-	return message([]Item{problem(Item{At: now.UTC()}, "a test: OTM can tell you what needs you")})
+	return Trouble(Item{At: now.UTC()}, "a test: OTM can tell you what needs you")
 }
+
+// Trouble is a message about one problem.
+func Trouble(item Item, text string) Message { return message([]Item{problem(item, text)}) }
 
 // Bounds of the parts of a line where an outlet bounds a message, in code points. A line
 // with everything escaped takes less than a message.

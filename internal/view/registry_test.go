@@ -56,3 +56,29 @@ func TestRegistered(t *testing.T) {
 		}
 	}
 }
+
+// ERR-02, ERR-03 and ERR-04 of the specification cannot occur: whether an agent is busy is
+// stored nowhere. Whatever its tasks are, it is at work exactly if one of them is, and a
+// task that waits while its agent is free is the next that it is given.
+func TestAgentsAndTasksAgree(t *testing.T) {
+	t.Parallel()
+	for _, one := range pipeline.Statuses {
+		for _, two := range pipeline.Statuses {
+			a := &Agent{Agent: &pipeline.Agent{Name: "a"}, Outlook: dispatch.Outlook{Health: dispatch.Health{AgentState: &core.AgentState{}}}}
+			atWork, waits := map[pipeline.TaskID]bool{}, false
+			for i, status := range []pipeline.Status{one, two} {
+				s := &core.Task{ID: pipeline.TaskID(i + 1), Agent: "a", Priority: pipeline.Normal, Status: status, Steps: []core.Step{{ID: 1}}, Dispatch: &core.Dispatch{Agent: "a"}}
+				if status == pipeline.InProgress {
+					s.Dispatch.TakenAt, atWork[s.ID] = time.Unix(int64(i), 0), true
+				}
+				waits = waits || status == pipeline.Assigned
+				a.Tasks = append(a.Tasks, &Task{ID: s.ID, State: s})
+			}
+			r := Registered{Tasks: map[pipeline.Status]int{}}
+			r.fill(a, time.Now())
+			if (r.State == Working) != (len(atWork) > 0) || r.State == Working && !atWork[r.TaskID] || r.State == Free && waits && r.Next == 0 {
+				t.Errorf("%s and %s: it is %s at %v, next %v", one, two, r.State, r.TaskID, r.Next)
+			}
+		}
+	}
+}
