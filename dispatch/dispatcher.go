@@ -57,7 +57,7 @@ type Dispatcher struct {
 	loggedAt map[string]time.Time       // when each problem last occurred, to log it once
 	waking   map[string]*pendingWake    // by agent
 	unwoken  map[string]explain.Finding // by agent: why the last wake failed
-	asked    map[string]time.Time       // by agent: when the gateway was last asked for the end of its run
+	asked    map[string]question        // by agent: the last question for the end of its run at the gateway
 	wakers   sync.WaitGroup             // wakes and questions that are under way
 	advising map[pipeline.TaskID]bool   // on whose retry advice is asked, guarded by adviseMu
 	adviseMu sync.Mutex
@@ -79,7 +79,7 @@ func newReport() *heartbeat.Report {
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat.Report, error) {
 	if d.loggedAt == nil {
 		d.loggedAt, d.waking, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]explain.Finding{}
-		d.asked, d.cleaned = map[string]time.Time{}, map[string]bool{}
+		d.asked, d.cleaned = map[string]question{}, map[string]bool{}
 	}
 	rn := newRun(d)
 	defer rn.logReport()

@@ -65,7 +65,7 @@ func (x *Exec) Ready(_ context.Context, a *pipeline.Agent) error {
 
 // Ended implements Waker. The free lock shows that the process has ended; the helper
 // notes in the store how.
-func (x *Exec) Ended(_ context.Context, key string) (core.EndStart, bool, error) {
+func (x *Exec) Ended(_ context.Context, _ *pipeline.Agent, key string) (core.EndStart, bool, error) {
 	end := core.EndStart{Key: key, Process: true}
 	if logs, err := filepath.Glob(filepath.Join(x.LogDir, "exec", "*", "*-"+key+".log")); err == nil && len(logs) > 0 {
 		end.Log = logs[len(logs)-1]

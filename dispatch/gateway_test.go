@@ -15,6 +15,57 @@ import (
 	"otm/pipeline"
 )
 
+// TestCrashedGatewayResumesItsTurn: a gateway crashes while an agent thinks. 2026.9.6 resumes the
+// turn under another id: OTM sees by its list of tasks that it goes on, wakes nobody beside it, and
+// sees its end, which no event names.
+func TestCrashedGatewayResumesItsTurn(t *testing.T) {
+	for _, taken := range []bool{true, false} {
+		t.Run(fmt.Sprintf("taken %v", taken), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha")
+			p, let := gatewaytest.Profile2026_9_6, make(chan struct{})
+			p.HandshakeLimit = time.Minute
+			g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+				o.Agents = []gatewaytest.Agent{{ID: "alpha", Do: func(ctx context.Context, _ gatewaytest.Run) error {
+					select {
+					case <-let:
+					case <-ctx.Done():
+					}
+					return ctx.Err()
+				}}}
+			})
+			w.overGateway(g, time.Minute)
+			w.create("x", "alpha", pipeline.Normal)
+			w.pass()
+			if taken {
+				w.next("alpha")
+			}
+			g.Until(t, func() bool { return len(g.Runs()) == 1 })
+			if err := g.Crash(); err != nil {
+				t.Fatal(err)
+			}
+			g.Until(t, func() bool { return len(g.Runs()) == 2 })
+			w.clock.Advance(time.Second)
+			link := &Link{Up: true, Since: w.clock.Now()}
+			pass := func() {
+				w.restart()
+				w.overGateway(g, time.Minute)
+				w.d.Link = func() *Link { return link }
+				w.pass()
+			}
+			for range 5 {
+				pass()
+				w.clock.Advance(10 * time.Minute)
+			}
+			wake := w.record(1).Wakes[0]
+			want(t, "while it goes on", words(len(g.Runs()), wake.Ended.IsZero(), wake.Unknown.IsZero(), len(w.record(1).Wakes)), "2 true true 1")
+			close(let)
+			g.Until(t, func() bool { pass(); return !w.record(1).Wakes[0].Ended.IsZero() })
+			want(t, "outcome", w.record(1).Wakes[0].Outcome, core.OutcomeOK)
+		})
+	}
+}
+
 // onGateway runs a test with each generation of the gateway. The world has the
 // agent alpha with a task, dispatched through a real client.
 func onGateway(t *testing.T, f func(w *world, g *gatewaytest.Gateway)) {
@@ -221,8 +272,9 @@ func TestGatewayCannotBeAsked(t *testing.T) {
 		if err := g.Boot(); err != nil {
 			w.Fatal(err)
 		}
-		w.pass() // it has forgotten the run
-		want(w, "unknown", !w.record(1).Wakes[0].Unknown.IsZero(), true)
-		want(w, "wakes", len(w.record(1).Wakes), 1)
+		w.pass() // 2026.3.13 has forgotten the run, 2026.9.6 knows how it ended
+		wake := w.record(1).Wakes[0]
+		known := g.Profile().Version != gatewaytest.Profile2026_3_13.Version
+		want(w, "unknown, ended", words(!wake.Unknown.IsZero(), !wake.Ended.IsZero()), words(!known, known))
 	})
 }

@@ -410,7 +410,7 @@ func (r *recorder) Wake(ctx context.Context, req Request) error {
 // errQueued: the wake was queued and its answer was lost.
 var errQueued = fmt.Errorf("%w: it was queued", ErrLost)
 
-func (r *recorder) Ended(_ context.Context, key string) (core.EndStart, bool, error) {
+func (r *recorder) Ended(_ context.Context, _ *pipeline.Agent, key string) (core.EndStart, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, key)

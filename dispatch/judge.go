@@ -112,7 +112,7 @@ func (wg *waking) countedEnd(ctx context.Context, s *situation) (end core.StartE
 	}
 	if _, w := s.lastWake(); w.Via == pipeline.TriggerExec && w.Ended.IsZero() && w.MaybeQueued() {
 		// Its helper was killed before it could note the end.
-		killed, _, _ := wg.askWaker(ctx, w) // for the log's path
+		killed, _, _ := wg.askWaker(ctx, s.agent, w) // for the log's path
 		killed.Key, killed.Process, killed.Ended, killed.Detail = w.Key, true, s.now, "killed; nobody saw how"
 		if _, err := RecordEnd(ctx, wg.Store, killed, s.now); err != nil {
 			return end, false, err

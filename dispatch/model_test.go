@@ -100,7 +100,7 @@ func (m *model) restart() {
 	m.d.Wakers[m.agent.Trigger] = m
 	m.d.Outbox = delivered{m.store}
 	m.d.loggedAt, m.d.waking, m.d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]explain.Finding{}
-	m.d.asked = map[string]time.Time{}
+	m.d.asked = map[string]question{}
 	m.d.Deliver = func(context.Context, ...pipeline.TaskID) (map[pipeline.TaskID]error, error) { return nil, nil }
 }
 
@@ -543,7 +543,7 @@ func (m *model) checkAgain(w *sent) {
 }
 
 // Ended implements Waker.
-func (m *model) Ended(_ context.Context, key string) (core.EndStart, bool, error) {
+func (m *model) Ended(_ context.Context, _ *pipeline.Agent, key string) (core.EndStart, bool, error) {
 	if m.mood == "down" {
 		return core.EndStart{}, false, fmt.Errorf("connection refused")
 	}

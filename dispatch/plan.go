@@ -20,6 +20,9 @@ const (
 	answerWait = 3 * time.Minute
 	// afterTask is how long an agent has after a task to take the next one by itself.
 	afterTask = time.Minute
+	// askMissed is the pause between questions after a connection was lost, for a run that
+	// goes on.
+	askMissed = 10 * time.Minute
 	// continueAfter is how long after the end of a turn at the gateway, and after the last
 	// report, the agent is woken to go on with its task.
 	continueAfter = 10 * time.Minute
@@ -58,7 +61,13 @@ type situation struct {
 	Process
 	unwoken *explain.Finding // why the last wake by this process failed; nil: it did not
 	idle    func() time.Time // when "otm next" last found nothing for it; zero: never, or not known
-	asked   time.Time        // when the gateway was last asked for the end of its run; zero: not by this process
+	asked   question         // the last one for the end of its run at the gateway
+}
+
+// question is one to the gateway: how a run ended.
+type question struct {
+	at     time.Time // zero: this process asked none
+	goesOn bool      // the answer: the run goes on
 }
 
 // plan is what to do, and for which tasks.
@@ -214,8 +223,9 @@ func (s *situation) unended(w *core.Wake) bool {
 }
 
 // asks returns when the gateway is to be asked next what became of the turn of a wake: while
-// the agent has not acknowledged it, and once after the connection was lost, as its end may
-// have been missed. Zero: it need not be asked, or cannot be.
+// the agent has not acknowledged it, and once after the connection was lost, as its end may have
+// been missed; again and again if the answer is that it goes on, as the gateway may have resumed
+// it under another id. Zero: it need not be asked, or cannot be.
 func (s *situation) asks(w *core.Wake) (at time.Time) {
 	if !s.unended(w) || s.link != nil && !s.link.Up {
 		return at
@@ -227,10 +237,14 @@ func (s *situation) asks(w *core.Wake) (at time.Time) {
 		}
 	}
 	if s.link != nil && s.link.Since.After(w.Accepted) {
-		times = append(times, s.link.Since)
+		again := s.link.Since
+		if s.asked.goesOn {
+			again = later(again, past(s.asked.at, s.now).Add(askMissed))
+		}
+		times = append(times, again)
 	}
 	for _, t := range times {
-		if t.After(past(s.asked, s.now)) {
+		if t.After(past(s.asked.at, s.now)) {
 			at = sooner(at, t)
 		}
 	}

@@ -135,9 +135,9 @@ func TestPlanWake(t *testing.T) {
 	records := func(rs ...*core.Task) []*core.Task { return rs }
 	exec := func(s *situation) { s.agent.Trigger = pipeline.TriggerExec }
 	running := func(s *situation) { s.Running = true }
-	notAsked := func(s *situation) { s.asked = time.Time{} }
+	notAsked := func(s *situation) { s.asked.at = time.Time{} }
 	linked := func(l Link) func(*situation) {
-		return func(s *situation) { s.link, s.asked = &l, time.Time{} }
+		return func(s *situation) { s.link, s.asked = &l, question{} }
 	}
 	left := func(code int, failures int, next float64) func(*situation) {
 		return func(s *situation) {
@@ -199,15 +199,15 @@ func TestPlanWake(t *testing.T) {
 		// When nothing is taken.
 		{"took nothing", 9, records(recordWith(1, wake(0, accepted(0)))), nil, "ask"},
 		{"not acknowledged for a minute", 1, records(recordWith(1, wake(0, accepted(0)))), notAsked, "ask"},
-		{"not acknowledged for three minutes, asked after one", 3, records(recordWith(1, wake(0, accepted(0)))), func(s *situation) { s.asked = minute(1) }, "ask"},
-		{"not acknowledged, asked after three minutes", 4, records(recordWith(1, wake(0, accepted(0)))), func(s *situation) { s.asked = minute(3) }, "hold 9"},
+		{"not acknowledged for three minutes, asked after one", 3, records(recordWith(1, wake(0, accepted(0)))), func(s *situation) { s.asked.at = minute(1) }, "ask"},
+		{"not acknowledged, asked after three minutes", 4, records(recordWith(1, wake(0, accepted(0)))), func(s *situation) { s.asked.at = minute(3) }, "hold 9"},
 		{"acknowledged: nothing is to be asked", 5, records(recordWith(1, wake(0, accepted(0)), taken(0.5))), notAsked, "rest 60.5"},
 		{"not acknowledged, the gateway is away", 5, records(recordWith(1, wake(0, accepted(0)))), linked(Link{Since: minute(0.5)}), "hold 13.5"},
 		{"not acknowledged, the gateway was away", 5, records(recordWith(1, wake(0, accepted(0)))), linked(Link{Up: true, Since: minute(4.75), Outages: []Outage{{minute(0.5), minute(4.75)}}}), "ask"},
 		{"acknowledged, the gateway is back", 30, records(recordWith(1, wake(0, accepted(0)), taken(0.5))), linked(Link{Up: true, Since: minute(20), Outages: []Outage{{minute(10), minute(20)}}}), "ask 70.5"},
 		{"silent for an hour in which the gateway was away", 65, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2)), func(s *situation) {
 			linked(Link{Up: true, Since: minute(20), Outages: []Outage{{minute(10), minute(20)}}})(s)
-			s.asked = minute(20)
+			s.asked.at = minute(20)
 		}, "hold 71"},
 		{"its run has ended", 15, records(recordWith(1, wake(0, endedAt(0, 15)))), nil, "send"},
 		{"its run is unknown", 16, records(recordWith(1, wake(0, unknown(0, 15)))), nil, "hold 30"},
@@ -292,7 +292,7 @@ func TestPlanWake(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := &situation{
-				workload: loadOf(c.now, c.records...), state: &core.AgentState{Agent: "a"}, idle: never, asked: minute(c.now),
+				workload: loadOf(c.now, c.records...), state: &core.AgentState{Agent: "a"}, idle: never, asked: question{at: minute(c.now)},
 			}
 			if c.change != nil {
 				c.change(s)
@@ -336,7 +336,7 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 		{"not sent, its row was deleted", 1, recordWith(1, wake(0, unsent)), "send"},
 	} {
 		s := &situation{
-			workload: loadOf(c.now, recordWith(2)), state: &core.AgentState{Agent: "a"}, idle: never, asked: minute(c.now),
+			workload: loadOf(c.now, recordWith(2)), state: &core.AgentState{Agent: "a"}, idle: never, asked: question{at: minute(c.now)},
 		}
 		s.gone = []*core.Task{c.gone}
 		want(t, c.name, plainly(s.planWake()), c.want)

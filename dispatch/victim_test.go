@@ -63,7 +63,7 @@ func (n noting) Wake(_ context.Context, r Request) error {
 	return errors.Join(err, f.Close())
 }
 
-func (noting) Ended(context.Context, string) (core.EndStart, bool, error) {
+func (noting) Ended(context.Context, *pipeline.Agent, string) (core.EndStart, bool, error) {
 	return core.EndStart{}, false, nil
 }
 
@@ -106,8 +106,11 @@ func wakeError(err error) error {
 	return err
 }
 
-func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndStart, bool, error) {
-	end, ended, err := g.client.Wait(ctx, key)
+func (g *gatewayWaker) Ended(ctx context.Context, a *pipeline.Agent, key string) (core.EndStart, bool, error) {
+	end, ended, goesOn, err := g.client.Ended(ctx, a.GatewayAgent, key)
+	if goesOn {
+		err = ErrGoesOn
+	}
 	return core.EndStart{Key: key, Ended: end.At, Outcome: core.StartOutcome(end.Status)}, ended, err
 }
 

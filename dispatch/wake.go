@@ -165,7 +165,7 @@ func (wg *waking) woke(name string, r wakeResult) {
 	delete(wg.waking, name)
 	wg.report.RunBy(r.due)
 	wg.report.Did[woken].N += r.woken
-	if !r.asked.IsZero() {
+	if !r.asked.at.IsZero() {
 		wg.asked[name] = r.asked
 	}
 	delete(wg.unwoken, name)
@@ -184,7 +184,7 @@ type wakeResult struct {
 	due    time.Time        // when to look at the agent again; zero: at the usual time
 	failed *explain.Finding // why the wake failed; nil: it did not
 	needs  *explain.Finding // why the agent needs a person; nil: it does not
-	asked  time.Time        // when the gateway was last asked for the end of its run
+	asked  question         // the last one for the end of its run at the gateway
 }
 
 // notWoken says why an agent was not woken.
@@ -287,20 +287,23 @@ const askAgain = time.Minute
 // and plans again. If nobody knows, and the agent took nothing for as long as the gateway
 // would know, that is noted, too.
 func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeResult) {
-	end, ended, err := wg.askWaker(ctx, pl.wake)
+	end, ended, err := wg.askWaker(ctx, s.agent, pl.wake)
+	goesOn := errors.Is(err, ErrGoesOn) && !s.reached(pl.wake.Accepted, s.times.SilentAfter)
 	switch {
+	case errors.Is(err, ErrGoesOn):
+		err = nil
 	case ctx.Err() != nil:
 		return plan{}, wakeResult{} // the dispatcher stops
 	case err != nil:
 		return plan{}, wakeResult{due: wg.Now().Add(askAgain), failed: notWoken(explain.WakeUnknown, s.agent, err, "key", pl.wake.Key)}
 	}
 	now := wg.Now()
-	s.asked = now
+	s.asked = question{now, goesOn}
 	c := core.Command{At: now, By: by(), Task: pl.of.ID, Do: core.LoseStart{Key: pl.wake.Key}}
 	if ended {
 		c.Do = end
 	}
-	if ended || len(pl.tasks) > 0 && s.reached(pl.wake.Accepted, askAfter(&s.times)) && !s.tookSince(pl.wake.AskedAt) {
+	if ended || !goesOn && len(pl.tasks) > 0 && s.reached(pl.wake.Accepted, askAfter(&s.times)) && !s.tookSince(pl.wake.AskedAt) {
 		_, err = wg.Store.Do(context.WithoutCancel(ctx), c)
 	}
 	if err == nil {
@@ -321,14 +324,14 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 
 // askWaker asks the waker of a wake whether its run has ended. If the trigger was
 // changed since, no waker knows.
-func (wg *waking) askWaker(ctx context.Context, w *core.Wake) (end core.EndStart, ended bool, err error) {
+func (wg *waking) askWaker(ctx context.Context, a *pipeline.Agent, w *core.Wake) (end core.EndStart, ended bool, err error) {
 	waker := wg.Wakers[w.Via]
 	if waker == nil {
 		return core.EndStart{}, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	return waker.Ended(ctx, w.Key)
+	return waker.Ended(ctx, a, w.Key)
 }
 
 // reload loads the agent's tasks again, and its state.

@@ -32,6 +32,9 @@ var (
 	// ErrRefused: the agent cannot be woken until a person changes something.
 	ErrRefused = errors.New("wake refused")
 
+	// ErrGoesOn: the run is known to go on.
+	ErrGoesOn = errors.New("it goes on")
+
 	// errBusy: the agent is at work and needs no wake.
 	errBusy = errors.New("its process is running")
 )
@@ -44,9 +47,9 @@ type Waker interface {
 	// Ready returns nil if an agent can be woken now, as far as can be known without
 	// sending anything. Its errors are those of Wake.
 	Ready(ctx context.Context, a *pipeline.Agent) error
-	// Ended asks how the run of an accepted wake ended. If ended is false, the run
-	// goes on or is not known. The gateway forgets a run ten minutes after its end.
-	Ended(ctx context.Context, key string) (end core.EndStart, ended bool, err error)
+	// Ended asks how the run of an accepted wake of an agent ended. If ended is false, the
+	// run goes on or is not known. If it is known to go on, the error is ErrGoesOn.
+	Ended(ctx context.Context, a *pipeline.Agent, key string) (end core.EndStart, ended bool, err error)
 }
 
 // maxNamed is how many tasks a message names.

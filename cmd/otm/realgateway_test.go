@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 
 	"otm/core"
 	"otm/dispatch"
+	"otm/dispatch/gateway"
 	"otm/heartbeat"
 	"otm/internal/config"
 	"otm/internal/view"
@@ -668,6 +670,15 @@ func killed(t *testing.T, c *realCase) {
 	t.Logf("done %.1f s after the restart, %d turns, %d wakes", time.Since(begun).Seconds(), c.model.began(h.dir, "emil"), len(h.record(0).Wakes))
 	h.check()
 	stop()
+	// 2026.9.6 tells the end of the turn that it resumed under another id.
+	client := gateway.New(gateway.Config{
+		URL: c.g.url(), Token: func() (string, error) { return c.g.token, nil }, Version: "test", Limits: gateway.DefaultLimits, Log: slog.New(slog.DiscardHandler),
+	})
+	defer client.Close()
+	end, over, goesOn, err := client.Ended(t.Context(), "emil", h.record(0).Wakes[0].Key)
+	if err != nil || over == c.g.old() || goesOn || over && end.Status != gateway.StatusOK {
+		t.Errorf("the first turn: %+v, over %v, goes on %v, %v", end, over, goesOn, err)
+	}
 }
 
 // cancelled: a person cancels a task whose agent thinks. 2026.9.6 aborts its turn, and it is told

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -111,4 +112,51 @@ func endInEvent(f frame) (end End, ok bool) {
 		return End{}, false
 	}
 	return end, true
+}
+
+// listedTask is a row of tasks.list: a turn, or a command in the background.
+type listedTask struct {
+	RunID      string
+	SessionKey string
+	Status     string
+	CreatedAt  float64 // milliseconds since the epoch, as is EndedAt
+	EndedAt    float64
+	Error      string
+}
+
+// endInTasks reads the end of a run from the list of an agent's tasks. A turn that a crash cut off
+// counts as "cancelled". The gateway resumes it under another id in the same session: the run
+// goes on while a later task of that does, and ends with the last one.
+func endInTasks(tasks []listedTask, runID string) (end End, ended, goesOn bool) {
+	i := slices.IndexFunc(tasks, func(t listedTask) bool { return t.RunID == runID })
+	if i < 0 {
+		return End{}, false, false
+	}
+	own := tasks[i]
+	last, queued := own, false
+	for _, t := range tasks {
+		if t.SessionKey != own.SessionKey || t.CreatedAt < own.CreatedAt {
+			continue
+		}
+		if t.Status == "running" {
+			return End{}, false, true
+		}
+		queued = queued || t.Status == "queued"
+		if own.Status == "cancelled" && t.EndedAt > last.EndedAt {
+			last = t
+		}
+	}
+	status := map[string]Status{"completed": StatusOK, "timed_out": StatusTimeout, "failed": StatusError, "cancelled": StatusError}[last.Status]
+	if queued || status == "" {
+		return End{}, false, false
+	}
+	return End{RunID: runID, Status: status, At: gatewayTime(last.EndedAt), Message: last.Error}, true, false
+}
+
+// gatewayTime is a time in milliseconds since the epoch; zero if it is none.
+func gatewayTime(ms float64) (t time.Time) {
+	if ms > 0 && ms < 1<<53 {
+		t = time.UnixMilli(int64(ms))
+	}
+	return t
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 )
 
 // Agent is one agent that the gateway knows.
@@ -82,6 +81,26 @@ func (c *Client) Abort(ctx context.Context, runID string) error {
 	return err
 }
 
+// Ended asks once whether a run of an agent has ended, by Wait, and where that does not know by
+// the gateway's list of its tasks: 2026.9.6 keeps that also over restarts. goesOn says that the
+// run is running, or another one that the gateway resumed it with after a crash.
+func (c *Client) Ended(ctx context.Context, agentID, runID string) (end End, ended, goesOn bool, err error) {
+	const method = "tasks.list"
+	cn, err := c.connect(ctx)
+	if err != nil {
+		return End{}, false, false, err
+	}
+	if end, ended, err = c.Wait(ctx, runID); err != nil || ended || !slices.Contains(cn.server.methods, method) {
+		return end, ended, false, err
+	}
+	var p struct{ Tasks []listedTask }
+	if err := c.call(ctx, method, map[string]any{"agentId": agentID, "limit": 100}, &p); err != nil {
+		return End{}, false, false, err
+	}
+	end, ended, goesOn = endInTasks(p.Tasks, runID)
+	return end, ended, goesOn, nil
+}
+
 // Wait asks once whether a run has ended; it does not wait for the end. If
 // ended is false, nothing is known: the run may be queued, running, forgotten
 // (ten minutes after its end), or lost with a former process of the gateway.
@@ -94,10 +113,7 @@ func (c *Client) Wait(ctx context.Context, runID string) (end End, ended bool, e
 	if err != nil {
 		return End{}, false, err
 	}
-	end = End{RunID: runID, Status: p.Status}
-	if p.EndedAt > 0 && p.EndedAt < 1<<53 {
-		end.At = time.UnixMilli(int64(p.EndedAt))
-	}
+	end = End{RunID: runID, Status: p.Status, At: gatewayTime(p.EndedAt)}
 	// An unknown run has the status "timeout" too, but no end.
 	return end, !end.At.IsZero() || p.Status == StatusOK || p.Status == StatusError, nil
 }

@@ -154,12 +154,40 @@ func TestCrash(t *testing.T) {
 			}
 			return err == nil
 		})
+		if end, over, goesOn, err := c.Ended(t.Context(), "alpha", "k"); over || goesOn != newer(p) || err != nil {
+			t.Errorf("after the crash: %+v, over %v, goes on %v, %v", end, over, goesOn, err)
+		}
 		close(release)
 		want := 1
 		if newer(p) {
 			want = 2
 		}
 		executed(t, g, "k", want)
+		g.Until(t, func() bool { // the resumed run is over
+			end, over, _, err := c.Ended(t.Context(), "alpha", "k")
+			if err != nil || over && (end.Status != gateway.StatusOK || end.RunID != "k" || end.At.IsZero()) {
+				t.Errorf("in the end: %+v, %v", end, err)
+			}
+			return over == newer(p)
+		})
+	})
+}
+
+// TestEndedLongAgo: agent.wait forgets an end after ten minutes. 2026.9.6 tells it by its list.
+func TestEndedLongAgo(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g)
+		mustRun(t, c, "k")
+		g.Until(t, func() bool { return len(g.Runs()) == 1 && g.Runs()[0].Status != "" })
+		g.Advance(20 * time.Minute)
+		end, over, goesOn, err := c.Ended(t.Context(), "alpha", "k")
+		if over != newer(p) || goesOn || err != nil || over && (end.Status != gateway.StatusOK || end.At.IsZero()) {
+			t.Errorf("%+v, over %v, goes on %v, %v", end, over, goesOn, err)
+		}
+		if _, over, goesOn, err := c.Ended(t.Context(), "alpha", "never"); over || goesOn || err != nil {
+			t.Errorf("of an unknown run: over %v, goes on %v, %v", over, goesOn, err)
+		}
 	})
 }
 

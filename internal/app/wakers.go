@@ -175,8 +175,11 @@ func wakeError(a *pipeline.Agent, err error) error {
 }
 
 // Ended implements dispatch.Waker.
-func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndStart, bool, error) {
-	end, ended, err := g.client.Wait(ctx, key)
+func (g *gatewayWaker) Ended(ctx context.Context, a *pipeline.Agent, key string) (core.EndStart, bool, error) {
+	end, ended, goesOn, err := g.client.Ended(ctx, a.GatewayAgent, key)
+	if goesOn {
+		err = dispatch.ErrGoesOn
+	}
 	return startEnd(end), ended, err
 }
 

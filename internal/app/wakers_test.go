@@ -81,13 +81,13 @@ func TestWakeEnded(t *testing.T) {
 	defer stop()
 	w := wakers[pipeline.TriggerGateway]
 	for key, want := range map[string]bool{"otm-T-00001-alpha-1": true, "otm-T-00002-alpha-1": false} {
-		if state, ended, err := w.Ended(t.Context(), key); err != nil || ended != want || ended != (state.Outcome == core.OutcomeOK) {
+		if state, ended, err := w.Ended(t.Context(), h.Agents().Named("alpha"), key); err != nil || ended != want || ended != (state.Outcome == core.OutcomeOK) {
 			t.Errorf("%s: %+v, ended %t, %v", key, state, ended, err)
 		}
 	}
 	writeToken(t, h, "another")
 	g.Cut(gatewaytest.CutReset)
-	if state, ended, err := w.Ended(t.Context(), "otm-T-00001-alpha-1"); err == nil || ended {
+	if state, ended, err := w.Ended(t.Context(), h.Agents().Named("alpha"), "otm-T-00001-alpha-1"); err == nil || ended {
 		t.Errorf("with a token that is refused: %+v, ended %t, %v", state, ended, err)
 	}
 }

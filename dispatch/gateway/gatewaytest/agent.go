@@ -26,6 +26,7 @@ type entry struct {
 	startedAt  time.Time
 	endedAt    time.Time
 	status     string        // how it ended
+	cutOff     bool          // by a crash
 	final      *answer       // the second response; nil until the end
 	done       chan struct{} // closed with it
 }
@@ -167,6 +168,7 @@ func (p *process) remember(params agentParams) *entry {
 	}
 	p.keys[e.runID] = e
 	p.known[e.runID] = e
+	p.g.ledger = append(p.g.ledger, e)
 	return e
 }
 

@@ -33,6 +33,7 @@ type Gateway struct {
 	paired      map[string]string          // device id, its platform
 	asking      [2]string                  // device id and platform that wait for approval
 	interrupted []*turn                    // cut off by a crash
+	ledger      []*entry                   // all runs, which tasks.list tells
 
 	seen   // by tests
 	faults // set by tests
@@ -119,6 +120,9 @@ func (g *Gateway) Stop() error {
 
 // URL returns where the gateway listens, also while it is down.
 func (g *Gateway) URL() string { return "ws://" + g.addr }
+
+// Profile is its version.
+func (g *Gateway) Profile() Profile { return g.profile }
 
 // Token returns the gateway's token.
 func (g *Gateway) Token() string {

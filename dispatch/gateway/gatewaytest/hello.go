@@ -50,7 +50,7 @@ func (c greeting) hello(deviceToken string) object {
 func (p Profile) methodNames() []string {
 	names := []string{"health", "status", "agents.list", "agent", "agent.wait", "sessions.list"}
 	if p.aborts {
-		names = append(names, "sessions.abort")
+		names = append(names, "sessions.abort", "tasks.list")
 	}
 	for i := len(names); i < p.methodCount; i++ {
 		names = append(names, fmt.Sprintf("plugin.feature%03d.get", i))

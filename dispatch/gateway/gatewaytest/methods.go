@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +26,7 @@ var methods = map[string]method{
 	"skills.status":     {"operator.read", calls.skillsStatus},
 	"sessions.list":     {"operator.read", calls.sessionsList},
 	"sessions.abort":    {"operator.write", calls.sessionsAbort},
+	"tasks.list":        {"operator.read", calls.tasksList},
 	"agent.wait":        {"operator.write", calls.agentWait},
 	"agent":             {"operator.write", calls.agent},
 }
@@ -38,7 +40,7 @@ func (c calls) handle(req request) {
 	})
 	defer g.note()
 	m, known := methods[req.Method]
-	known = known && (req.Method != "sessions.abort" || g.profile.aborts)
+	known = known && (g.profile.aborts || req.Method != "sessions.abort" && req.Method != "tasks.list")
 	switch {
 	case c.p.drain:
 		c.reply(req.ID, refused(g.o.draining(req.Method)))
@@ -153,6 +155,37 @@ func (c calls) sessionsAbort(req request) {
 	e.turn.aborted = true
 	e.turn.cancel()
 	c.reply(req.ID, answer{ok: true, payload: object{"ok": true, "abortedRunId": e.runID, "status": "aborted"}})
+}
+
+// tasksList tells runs of an agent, the newest first, also those of former processes.
+func (c calls) tasksList(req request) {
+	if _, problem := properties(orEmpty(req.Params), "", nil, "status", "agentId", "sessionKey", "limit", "cursor", "sortBy"); problem != "" {
+		c.reply(req.ID, refused(invalid("invalid tasks.list params: "+problem)))
+		return
+	}
+	rows := []object{}
+	for _, e := range slices.Backward(c.p.g.ledger) {
+		if agent := field(req.Params, "agentId"); agent != "" && agent != e.agentID {
+			continue
+		}
+		row := object{"taskId": uuid(), "runId": e.runID, "agentId": e.agentID, "sessionKey": e.sessionKey, "createdAt": e.acceptedAt, "status": "queued"}
+		switch {
+		case e.cutOff:
+			row["status"], row["error"] = "cancelled", "Task execution process exited before restart."
+		case e.final != nil:
+			row["status"] = map[string]string{"ok": "completed", "timeout": "timed_out"}[e.status]
+			if row["status"] == "" {
+				row["status"] = "failed"
+			}
+		case !e.startedAt.IsZero():
+			row["status"] = "running"
+		}
+		if !e.endedAt.IsZero() {
+			row["endedAt"] = e.endedAt.UnixMilli()
+		}
+		rows = append(rows, row)
+	}
+	c.reply(req.ID, answer{ok: true, payload: object{"tasks": rows}})
 }
 
 // knownFor is how long agent.wait knows a run after its end.

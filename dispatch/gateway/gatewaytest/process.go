@@ -58,6 +58,11 @@ func (g *Gateway) boot(ln net.Listener) {
 	g.proc = p
 	g.boots++
 	g.wg.Go(func() { p.srv.Serve(ln) })
+	for _, e := range g.ledger {
+		if e.endedAt.IsZero() {
+			e.cutOff, e.endedAt = true, g.now()
+		}
+	}
 	p.resume()
 	g.note()
 }

@@ -37,7 +37,7 @@ type Profile struct {
 	refusesOwnerless bool // no agentId with several agents: refused, else accepted and then refused
 	ownsSessions     bool // a session key without a prefix is filed under the agent, else refused
 	guardsResets     bool // messages such as /new need operator.admin
-	aborts           bool // sessions.abort exists
+	aborts           bool // sessions.abort and tasks.list exist
 	drains           bool // a shutdown waits for running turns
 	resumes          bool // turns that a crash cut off run again under a new id
 }
