@@ -18,6 +18,15 @@ import (
 // task other waits behind it. Later processes end at once. gone is closed when all of the process are gone.
 func newStopWorld(t *testing.T) (w *world, id, other pipeline.TaskID, gone <-chan string) {
 	t.Helper()
+	w, id, other, gone = newHangingWorld(t)
+	want(t, "takes", w.next("alpha"), id)
+	want(t, "nothing to tell", len(w.pass().Given), 0)
+	return w, id, other, gone
+}
+
+// newHangingWorld is one whose alpha takes nothing.
+func newHangingWorld(t *testing.T) (w *world, id, other pipeline.TaskID, gone <-chan string) {
+	t.Helper()
 	w = newExecWorld(t, `test -e begun && exit; : > begun
 (exec 4> alive; exec sleep 1000) & exec 4> alive; echo $$ > up; read go < go`)
 	if err := syscall.Mkfifo(filepath.Join(w.agent("alpha").Workspace, "go"), 0o600); err != nil {
@@ -30,8 +39,6 @@ func newStopWorld(t *testing.T) (w *world, id, other pipeline.TaskID, gone <-cha
 	w.line(up)
 	pid := w.health().PID
 	t.Cleanup(func() { syscall.Kill(-pid, syscall.SIGKILL) }) // what is left of it
-	want(t, "takes", w.next("alpha"), id)
-	want(t, "nothing to tell", len(w.pass().Given), 0)
 	return w, id, other, gone
 }
 
@@ -280,4 +287,28 @@ func TestMaxRuntime(t *testing.T) {
 			want(t, "hand-outs", w.record(id).Dispatch.Attempt, 2) // it may wait behind the other one
 		})
 	}
+}
+
+// A process that takes nothing is ended as well after max_runtime: its agent failed to start.
+// No task loses a try.
+func TestMaxRuntimeOfAStart(t *testing.T) {
+	t.Parallel()
+	w, id, _, gone := newHangingWorld(t)
+	two := 2 * time.Hour
+	w.d.Types = pipeline.Types{pipeline.Action: {Review: true, MaxRetries: 3, MaxRuntime: &two}}
+	w.clock.Advance(two - time.Minute)
+	r := w.pass()
+	want(t, "not yet", w.health().Ends == nil, true)
+	if late := w.record(id).Wakes[0].AskedAt.Add(two); !r.Due.Equal(late) {
+		t.Errorf("due %v, want %v", r.Due, late)
+	}
+	w.clock.Advance(time.Minute)
+	w.pass()
+	want(t, "gone", w.line(gone), "")
+	w.ended()
+	w.pass()
+	h := w.health()
+	want(t, "its agent", words(h.Failures, h.Fruitless, h.LeftAlone.IsZero(), h.Ends == nil, h.NextStart.IsZero()), "1 1 true true false")
+	want(t, "why", h.LastStart.Exit, "it took nothing for as long as max_runtime allows, 2h0m0s, and was ended")
+	want(t, "tries", words(w.record(id).Runs.Tries(0), w.record(id).Status.Active() || w.record(id).Queued()), "0 true")
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -273,14 +274,15 @@ func (s *situation) planAfterTask(p plan) plan {
 }
 
 // ends returns why OTM ends the agent's process: the run in which it works was canceled,
-// or lasts too long; nil: it does not. A process works in the run of the task that it took
-// last, or was given last.
+// or lasts too long, or it took nothing for that long; nil: it does not. A process works in the
+// run of the task that it took last, or was given last.
 func (s *situation) ends() *core.Ends {
 	if !s.Running {
 		return nil
 	}
 	since := s.Started
-	if _, w := s.lastWake(); w != nil {
+	of, w := s.lastWake()
+	if w != nil {
 		since = w.AskedAt
 	}
 	var last *core.Task
@@ -288,6 +290,9 @@ func (s *situation) ends() *core.Ends {
 		if s.tookAt(t).After(since) && (last == nil || s.tookAt(t).After(s.tookAt(last))) {
 			last = t
 		}
+	}
+	if late := s.lateStart(); last == nil && !late.IsZero() && !s.now.Before(late) {
+		return &core.Ends{Task: of.ID, Since: s.now.UTC(), Late: true}
 	}
 	if last == nil || last.Runs.Last() == nil || !core.SameAgent(last.Runs.Last().Agent, s.agent.Name) {
 		return nil
@@ -298,6 +303,19 @@ func (s *situation) ends() *core.Ends {
 		return nil
 	}
 	return &ends
+}
+
+// lateStart is when the agent's process, which was started and took nothing, lasts longer than
+// max_runtime of its first task allows; zero: never.
+func (s *situation) lateStart() time.Time {
+	of, w := s.lastWake()
+	if w == nil || w.Via != pipeline.TriggerExec || s.tookSince(w.AskedAt) {
+		return time.Time{}
+	}
+	if most := s.types.Rules(of.Type).Runtime(); most > 0 {
+		return w.AskedAt.Add(most)
+	}
+	return time.Time{}
 }
 
 // lateAt is when the open run of a task lasts longer than max_runtime allows; zero: never.
@@ -333,7 +351,7 @@ func (s *situation) ended(w *core.Wake) (time.Time, bool) {
 // endOfStart returns the end of the last run if it is not judged yet; false: there is
 // no such end.
 func (s *situation) endOfStart() (e core.StartEnd, ok bool) {
-	_, w := s.lastWake()
+	of, w := s.lastWake()
 	at, over := s.ended(w)
 	if !over || s.state.LastStart != nil && s.state.LastStart.Key == w.Key {
 		return e, false
@@ -341,6 +359,9 @@ func (s *situation) endOfStart() (e core.StartEnd, ok bool) {
 	e.Start = core.EndedStart{Key: w.Key, Via: w.Via, StartResult: w.StartResult}
 	if e.Start.Ended = at; at.After(s.now) {
 		e.Start.Ended = s.now // the clock was set back since
+	}
+	if ends := s.state.Ends; ends != nil && ends.Late && !s.tookSince(w.AskedAt) {
+		e.Start.Exit = fmt.Sprintf("it took nothing for as long as max_runtime allows, %v, and was ended", s.types.Rules(of.Type).Runtime())
 	}
 	e.Unfinished, e.Blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
 	for _, t := range s.known() {

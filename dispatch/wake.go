@@ -215,6 +215,9 @@ func (wg *waking) endLeft(ctx context.Context, s *situation) error {
 			wg.report.RunBy(lateAt(t, s.types))
 		}
 	}
+	if s.Running {
+		wg.report.RunBy(s.lateStart())
+	}
 	if !s.Running || s.state.Ends == nil {
 		return nil
 	}

@@ -111,7 +111,7 @@ var (
 	AgentLeftAlone  = code("agent_left_alone", Fail, "{agent} is left alone: {n:run|runs} in a row ended without progress, the last {ended:ago} ({how}); the next probe starts {next:when}", "{look}   # to start it now: otm resume {agent:sh}")
 	AgentEnding     = code("agent_ending", Warn, "OTM told the process of {agent}, pid {pid}, {since:ago} to end, as {task} {why}", "wait; if it does not end: kill -KILL -- -{pid}")
 	AgentRuns       = code("agent_runs", OK, "the process of {agent}, pid {pid}, has run since {since:ago}: OTM starts nothing beside it", "wait for its end, or end it with all that it started: {end}")
-	AgentHangs      = code("agent_hangs", Warn, "the process of {agent}, pid {pid}, runs and has taken nothing for {since:age}", "find out what it waits for, or end it with all that it started: kill -- -{pid}")
+	AgentHangs      = code("agent_hangs", Warn, "the process of {agent}, pid {pid}, runs and has taken nothing for {since:age}; OTM ends it after max_runtime", "find out what it waits for, or end it with all that it started: kill -- -{pid}")
 	AgentUnread     = code("agent_unread", Warn, "how the runs of {agent} went is not known: {error}", "otm fsck")
 	GatewayDown     = code("gateway_down", Fail, "the gateway has not been reachable since {since:ago}: {error}; OTM connects again by itself, and then asks what became of its runs", "openclaw gateway status")
 	GatewayRefusing = code("gateway_refusing", Fail, "the gateway has refused OTM since {since:ago}: {error}", "otm doctor   # says what to do about it")
