@@ -38,8 +38,8 @@ type NewTask struct {
 	Title    string   `json:"title" doc:"What is to be done, one line"`
 	Agent    string   `json:"agent" doc:"Who does it"`
 	Steps    []string `json:"subtasks,omitempty" doc:"The steps; none: one to confirm that it is done"`
-	Priority string   `json:"priority,omitempty" doc:"critical, high, normal, low or batchable" default:"normal"`
-	Type     string   `json:"type,omitempty" doc:"action, decision, review, or one of [types] in otm.toml" default:"action"`
+	Priority string   `json:"priority,omitempty" doc:"critical, high, normal (where none is given), low or batchable"`
+	Type     string   `json:"type,omitempty" doc:"action (where none is given), decision, review, or one of [types] in otm.toml"`
 	Project  string   `json:"project,omitempty"`
 	Context  string   `json:"context,omitempty"`
 	Inputs   []string `json:"inputFiles,omitempty" doc:"Files or links that the task starts from"`

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -68,7 +69,7 @@ func readers(s *server) {
 			Agent  string `query:"agent"`
 			All    bool   `query:"all" doc:"Also those that are over"`
 			After  string `query:"after" doc:"The next of the page before"`
-			Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+			Limit  int    `query:"limit" minimum:"1" maximum:"1000" doc:"100 where none is given"`
 		}) (out Tasks, err error) {
 			var after pipeline.TaskID
 			if in.After != "" {
@@ -81,7 +82,7 @@ func readers(s *server) {
 				return out, &app.FieldError{Field: "query.status", Err: errors.New("there is " + strings.Join(pipeline.Texts(pipeline.Statuses), ", "))}
 			}
 			var more bool
-			if out.Tasks, more, err = b.Tasks(ctx, status, in.Agent, in.All, after, in.Limit); more {
+			if out.Tasks, more, err = b.Tasks(ctx, status, in.Agent, in.All, after, cmp.Or(in.Limit, defaultLimit)); more {
 				out.Next = out.Tasks[len(out.Tasks)-1].TaskID.String()
 			}
 			return out, err
@@ -120,17 +121,20 @@ func readers(s *server) {
 	add(s, op{http.MethodGet, "/events", "listEvents", "List what happened, oldest first", "As otm events does."},
 		func(ctx context.Context, in *struct {
 			EventFilter
-			Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+			Limit int `query:"limit" minimum:"1" maximum:"1000" doc:"100 where none is given"`
 		}) (out Events, err error) {
 			f, err := in.filter()
 			if err != nil {
 				return out, err
 			}
-			f.Limit = in.Limit
+			f.Limit = cmp.Or(in.Limit, defaultLimit)
 			out.Events, out.Next, err = s.events(ctx, f)
 			return out, err
 		})
 }
+
+// defaultLimit is how many tasks or events a page has.
+const defaultLimit = 100
 
 // maxFailed bounds how many failed files the status gives reasons of.
 const maxFailed = 50
