@@ -97,6 +97,7 @@ web-api: ## the board's suite with Slack's own client for Node
 .PHONY: bench
 bench: ## the figures of docs/performance.md
 	$(GO) run ./scripts/bench
+	TMPDIR=$${TMPDIR:-/tmp} $(GO) test ./internal/api -run '^$$' -bench API -benchtime 2000x
 	TMPDIR=$${TMPDIR:-/tmp} $(GO) test ./internal/app ./internal/board ./pipeline/counter ./core/store -run '^$$' -bench 'Page|ItemsList|BenchmarkCreate|Load|IDs|Tasks|Moves'
 
 .PHONY: lines

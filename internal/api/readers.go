@@ -105,7 +105,7 @@ func readers(s *server) {
 		func(ctx context.Context, _ *struct{}) ([]app.DeadLetter, error) { return b.Dead(ctx) })
 	add(s, op{http.MethodGet, "/status", "getStatus", "Say how things stand", "As otm status does."},
 		func(ctx context.Context, _ *struct{}) (*view.Summary, error) {
-			v, err := b.View(ctx)
+			v, err := b.View(ctx, true)
 			if err != nil {
 				return nil, err
 			}

@@ -28,14 +28,15 @@ var NewAPI func(b *Backend) (handler http.Handler, run func(context.Context) err
 // Backend does what the commands do, for the HTTP API. Errors are those of the commands, and
 // *RoleError, *FieldError, *RefusedError, *KeyError, *drop.InvalidError, core.ErrNoTask.
 type Backend struct {
-	Home  *Home
-	Log   *slog.Logger
-	board *boardSource
+	Home *Home
+	Log  *slog.Logger
+
+	board sharedSnapshot
 }
 
 // NewBackend returns the backend of a data directory.
 func NewBackend(h *Home, log *slog.Logger) *Backend {
-	return &Backend{Home: h, Log: log, board: h.board(log)}
+	return &Backend{Home: h, Log: log}
 }
 
 // Request is who asks for a change, and with which key: the same request with the same key
@@ -385,12 +386,11 @@ func (b *Backend) Steer(ctx context.Context, r Request, name string, id pipeline
 		if err != nil {
 			return o, "", err
 		}
-		e, err := newEngine(ctx, h, "otm", b.board, b.Log)
+		// The board may be slow, and others work on it: the components write it. What a person
+		// did there meanwhile stands, whatever is asked for now.
+		e, err := newEngine(ctx, h, "otm", nil, b.Log)
 		if err != nil {
 			return o, "", err
-		}
-		if err := e.Refresh(ctx, pipeline.StatusAge); err != nil { // what people changed there comes first
-			b.Log.Debug("board not read before a request", "err", err)
 		}
 		c.By, c.Task = by, id
 		is, err := tc.one(ctx, h, e, c, edits)

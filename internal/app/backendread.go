@@ -2,13 +2,52 @@ package app
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
 	"otm/core"
 	"otm/internal/view"
 	"otm/internal/why"
 	"otm/pipeline"
+	"otm/slacklist"
 )
+
+// sharedSnapshot is the board as it was last read, for many readers: its file is read once.
+type sharedSnapshot struct {
+	mu    sync.Mutex
+	stamp string // of the file; "": it was not read
+	last  *slacklist.Snapshot
+}
+
+func (s *sharedSnapshot) read(h *Home) (*slacklist.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info, _ := os.Stat(filepath.Join(h.boardDir(), "snapshot.json")) // absent: the board was not read yet
+	stamp := stampOf(info)
+	if s.stamp == stamp {
+		return s.last, nil
+	}
+	snap, err := slacklist.ReadSnapshot(h.Dir)
+	if err == nil {
+		s.stamp, s.last = stamp, snap
+	}
+	return snap, err
+}
+
+// View loads the directory, see loadView.
+func (b *Backend) View(ctx context.Context, countOnly bool) (*view.View, error) {
+	snap, err := b.board.read(b.Home)
+	if err != nil {
+		return nil, err
+	}
+	v, err := loadView(ctx, b.Home, snap, countOnly)
+	if err == nil {
+		v.IDs() // it reads the live tasks at once: a process that stays has them in memory
+	}
+	return v, err
+}
 
 // Tasks returns the tasks that the store has after one, in the order of their ids: at most
 // so many, of a status and an agent where one is given. Without a status, those that are over
@@ -34,7 +73,7 @@ func (b *Backend) Tasks(ctx context.Context, status pipeline.Status, agent strin
 
 // Task returns what is known of a task.
 func (b *Backend) Task(ctx context.Context, id pipeline.TaskID) (*Shown, error) {
-	v, err := loadView(ctx, b.Home, nil, false)
+	v, err := b.View(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +94,7 @@ func (b *Backend) Task(ctx context.Context, id pipeline.TaskID) (*Shown, error) 
 
 // Agents returns who works at what.
 func (b *Backend) Agents(ctx context.Context) ([]AgentLine, error) {
-	v, err := loadView(ctx, b.Home, nil, true)
+	v, err := b.View(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -64,16 +103,11 @@ func (b *Backend) Agents(ctx context.Context) ([]AgentLine, error) {
 
 // Dead returns the tasks and drops that failed.
 func (b *Backend) Dead(ctx context.Context) ([]DeadLetter, error) {
-	v, err := loadView(ctx, b.Home, nil, false)
+	v, err := b.View(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	return deadLetters(v)
-}
-
-// View returns how the directory stands.
-func (b *Backend) View(ctx context.Context) (*view.View, error) {
-	return loadView(ctx, b.Home, nil, true)
 }
 
 // Incidents returns the incidents that stand; with all, those that are closed too; since a
