@@ -23,6 +23,7 @@ require (
 // Used by tests only.
 require (
 	github.com/chromedp/chromedp v0.23.0
+	github.com/prometheus/common v0.72.0 // the text format of metrics; comes with client_golang
 	github.com/rogpeppe/go-internal v1.16.0
 )
 
@@ -43,7 +44,6 @@ require (
 	github.com/ncruces/go-sqlite3-wasm/v6 v6.5.35401 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
-	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.23.0 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect

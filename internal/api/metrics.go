@@ -76,12 +76,15 @@ var (
 	infoDesc      = desc("build_info", "1, with the version of the process that answers.", "version")
 )
 
+// descs are all of them.
+var descs = []*prometheus.Desc{
+	tasksDesc, agentsDesc, dropsDesc, oldestDesc, failedDesc, effectsDesc, effectAgeDesc, beatDesc, upDesc, incidentsDesc, gatewayDesc, eventsDesc,
+	rowsDesc, roomDesc, infoDesc,
+}
+
 // Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		tasksDesc, agentsDesc, dropsDesc, oldestDesc, failedDesc, effectsDesc, effectAgeDesc, beatDesc, upDesc, incidentsDesc, gatewayDesc, eventsDesc,
-		rowsDesc, roomDesc, infoDesc,
-	} {
+	for _, d := range descs {
 		out <- d
 	}
 }
@@ -99,7 +102,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c collector) collect(ctx context.Context, out chan<- prometheus.Metric) error {
-	v, err := c.back.View(ctx)
+	v, err := c.back.View(ctx, true)
 	if err != nil {
 		return err
 	}
