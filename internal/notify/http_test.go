@@ -156,8 +156,8 @@ func TestTelegramDay(t *testing.T) {
 	o, double := telegram(t)
 	w.n.Outlet = o
 	w.once(0)
-	f := core.Found{Key: "x", Severity: 2, Code: string(explain.AgentLeftAlone), Args: explain.New(explain.AgentLeftAlone, "agent", "devdas", "n", 3, "ended", w.now, "how", "exit status 1", "next", w.now).Args}
-	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: f, Since: w.now}}}})
+	f := core.Found{Key: "x", Severity: 2, Code: string(explain.AgentLeftAlone), Args: explain.New(explain.AgentLeftAlone, "agent", "devdas", "n", 3, "ended", w.now(), "how", "exit status 1", "next", w.now()).Args}
+	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: f, Since: w.now()}}}})
 	w.once(0)
 	if all := double.Texts(); len(all) != 1 || !strings.Contains(all[0], "devdas") {
 		t.Fatalf("a dead agent: told %q", all)
@@ -170,14 +170,14 @@ func TestTelegramDay(t *testing.T) {
 		if minute%60 == 0 {
 			w.reported(pipeline.TaskID(minute/60+1), core.Report{Status: pipeline.AgentDone})
 		}
-		w.now = w.now.Add(time.Minute)
+		w.pass(time.Minute)
 		_ = w.n.Once(t.Context()) // it fails
 	}
 	if n := double.Calls() - before; n > 24*6+10 {
 		t.Errorf("it was asked %d times in a day", n)
 	}
 	double.Reset()
-	w.now = w.now.Add(11 * time.Minute)
+	w.pass(11 * time.Minute)
 	if err := w.n.Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}

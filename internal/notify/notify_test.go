@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ type world struct {
 	*testing.T
 	store *coretest.Store
 	n     *Notifier
-	now   time.Time
+	clock atomic.Int64 // in Unix nanoseconds; doubles read it, too
 	off   bool
 	quiet bool
 	err   error // of the outlet
@@ -34,7 +35,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, store: &coretest.Store{}, now: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)}
+	w := &world{T: t, store: &coretest.Store{}}
+	w.clock.Store(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC).UnixNano())
 	w.start()
 	return w
 }
@@ -47,10 +49,14 @@ func (w *world) start() {
 	}
 	at := Place{
 		Name: "test", Store: w.store, Path: path, Log: slog.New(slog.DiscardHandler),
-		Off: func() bool { return w.off }, Now: func() time.Time { return w.now },
+		Off: func() bool { return w.off }, Now: w.now,
 	}
 	w.n = &Notifier{Place: at, Outlet: outlet, What: Usual, Quiet: func(time.Time) bool { return w.quiet }}
 }
+
+func (w *world) now() time.Time { return time.Unix(0, w.clock.Load()).UTC() }
+
+func (w *world) pass(d time.Duration) { w.clock.Add(int64(d)) }
 
 // Tell implements Outlet.
 func (w *world) Tell(_ context.Context, m Message) error {
@@ -63,7 +69,8 @@ func (w *world) Tell(_ context.Context, m Message) error {
 // once looks after a time, and returns what was told, in lines.
 func (w *world) once(after time.Duration) string {
 	w.Helper()
-	w.now, w.told = w.now.Add(after), nil
+	w.pass(after)
+	w.told = nil
 	if err := w.n.Once(w.Context()); err != nil && w.err == nil {
 		w.Fatal(err)
 	}
@@ -83,7 +90,7 @@ func (w *world) want(what, got, want string) {
 
 func (w *world) do(c core.Command) {
 	w.Helper()
-	c.At = w.now
+	c.At = w.now()
 	outcomes, err := w.store.Do(w.Context(), c)
 	if err != nil || outcomes[0].Err != nil {
 		w.Fatal(err, outcomes)
@@ -93,7 +100,7 @@ func (w *world) do(c core.Command) {
 // reported makes a task on which its agent reports.
 func (w *world) reported(id pipeline.TaskID, r core.Report) {
 	w.Helper()
-	w.do(core.Command{By: core.Actor{Kind: core.Creator}, Task: id, Do: core.Request{CreatedAt: w.now, Task: pipeline.Task{
+	w.do(core.Command{By: core.Actor{Kind: core.Creator}, Task: id, Do: core.Request{CreatedAt: w.now(), Task: pipeline.Task{
 		ID: id, Title: "Build\x1b[2J it", Agent: "devdas", Priority: pipeline.Normal, Type: pipeline.Action, Steps: []string{"one"},
 	}}})
 	w.do(core.Command{By: core.Component("x"), Task: id, Do: core.Written{Row: fmt.Sprint("R", int(id)), Steps: []core.WrittenStep{{Step: 1, Row: fmt.Sprint("S", int(id))}}}})
@@ -111,7 +118,7 @@ func (w *world) again(id pipeline.TaskID, r core.Report) {
 func (w *world) report(id pipeline.TaskID, r core.Report) {
 	w.Helper()
 	w.drops++
-	r.Drop, r.Dropped = fmt.Sprint("d", w.drops), w.now
+	r.Drop, r.Dropped = fmt.Sprint("d", w.drops), w.now()
 	w.do(core.Command{ID: r.Drop, By: core.ByAgent("devdas"), Task: id, Do: r})
 }
 
@@ -160,18 +167,18 @@ func TestSoon(t *testing.T) {
 		w.once(0)
 		for kind, longest := range map[string]time.Duration{"news": 6 * time.Second, "incident": time.Second} {
 			w.once(time.Minute)
-			w.now = w.now.Add(ahead)
-			began := w.now
+			w.pass(ahead)
+			began := w.now()
 			if kind == "news" {
 				w.reported(1, core.Report{Status: pipeline.AgentDone})
 			} else {
 				w.found("x", 1)
 			}
-			w.now = w.now.Add(-ahead)
-			for text := ""; text == "" && w.now.Sub(began) < time.Minute; {
+			w.pass(-ahead)
+			for text := ""; text == "" && w.now().Sub(began) < time.Minute; {
 				text = w.once(lookEvery)
 			}
-			if took := w.now.Sub(began); took > longest {
+			if took := w.now().Sub(began); took > longest {
 				t.Errorf("%s: told after %v, want %v", kind, took, longest)
 			}
 		}
@@ -187,7 +194,7 @@ func TestWordsOfRuns(t *testing.T) {
 	w.reported(1, core.Report{Status: pipeline.Failed, Reason: "no GPU"})
 	w.want("a retry", w.once(5*time.Second), `T-00001 Retry 1/3: *Build\x1b[2J it* back in queue. Reason: no GPU → otm why T-00001`)
 	for range 3 {
-		w.now = w.now.Add(time.Hour)
+		w.pass(time.Hour)
 		w.again(1, core.Report{Status: pipeline.Failed, Reason: "no GPU"})
 	}
 	if got := w.once(5 * time.Second); !strings.HasSuffix(got, `T-00001 *Build\x1b[2J it* failed after 4 attempts. Needs human attention. Reason: no GPU → otm requeue T-00001, or otm assign T-00001 --to AGENT`) {
@@ -223,7 +230,7 @@ func TestNoNews(t *testing.T) {
 func (w *world) found(key string, severity int) {
 	w.Helper()
 	f := core.Found{Key: key, Kind: key, Severity: severity, Code: string(explain.OpenClawUnread), Args: map[string]string{"error": key}}
-	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: f, Since: w.now}}}})
+	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: f, Since: w.now()}}}})
 }
 
 func (w *world) gone() {
@@ -391,7 +398,7 @@ func TestOddStates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.reported(1, core.Report{Status: pipeline.AgentDone})
-	w.now = w.now.Add(25 * time.Hour)
+	w.pass(25 * time.Hour)
 	w.reported(2, core.Report{Status: pipeline.AgentDone})
 	if err := os.WriteFile(w.n.Path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -94,9 +94,8 @@ type audited struct {
 func newAudited(t *testing.T) *audited {
 	w := &audited{world: newWorld(t)}
 	var chat *slacklist.Chat
-	now := func() time.Time { return w.now }
-	chat, w.double = slackChat(t, now)
-	w.double.Now = now
+	chat, w.double = slackChat(t, w.now)
+	w.double.Now = w.now
 	w.audit = &Audit{Chat: chat, Place: Place{Path: filepath.Join(t.TempDir(), "audit.json")}}
 	w.start()
 	if err := w.audit.Once(t.Context()); err != nil {
@@ -110,7 +109,7 @@ func (w *audited) start() {
 	w.audit = &Audit{
 		Place: Place{
 			Name: "audit", Store: w.store, Path: w.audit.Path, Log: slog.New(slog.DiscardHandler),
-			Off: func() bool { return w.off }, Now: func() time.Time { return w.now },
+			Off: func() bool { return w.off }, Now: w.now,
 		},
 		Chat: w.audit.Chat, Channel: "C1", StoreID: "s1", Words: func(e *core.Event) string {
 			if _, own := e.Data.(core.AuditPosted); own {
@@ -118,7 +117,7 @@ func (w *audited) start() {
 			}
 			return e.Type()
 		},
-		Sleep: func(d time.Duration) { w.now = w.now.Add(d) },
+		Sleep: w.pass,
 	}
 }
 
@@ -129,7 +128,7 @@ func (w *audited) all(tries int) {
 		if err := w.audit.Once(w.Context()); err == nil {
 			return
 		}
-		w.now = w.now.Add(time.Hour)
+		w.pass(time.Hour)
 	}
 	w.Fatal("the audit does not get on")
 }
@@ -156,10 +155,10 @@ func TestAudit(t *testing.T) {
 	w := newAudited(t)
 	w.reported(1, core.Report{Status: pipeline.InProgress, Steps: []string{"1"}})
 	f := core.Found{Key: "x", Severity: 2, Task: 1, Code: string(explain.TaskRests), Args: map[string]string{"status": "agent_done"}}
-	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: f, Since: w.now}}}})
+	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: f, Since: w.now()}}}})
 	other := f
 	other.Key, other.Task = "y", 99 // which the store does not know
-	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: other, Since: w.now}}}})
+	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: other, Since: w.now()}}}})
 	w.all(1)
 	done, title := pipeline.Done, "New <title>"
 	w.do(core.Command{By: core.ByPerson("rob"), Task: 1, Do: core.Edits{Status: &done, Title: &title}})
@@ -232,7 +231,7 @@ func TestAuditOnce(t *testing.T) {
 			w.double.Lose(1)
 			_ = w.audit.Once(t.Context()) // it is killed after the post
 			w.start()
-			w.now = w.now.Add(time.Minute)
+			w.pass(time.Minute)
 		},
 		"damaged": func(w *audited) {
 			w.all(1)
@@ -286,7 +285,7 @@ func TestAuditDay(t *testing.T) {
 	for id := range pipeline.TaskID(20) {
 		w.reported(id+1, core.Report{Status: pipeline.AgentDone})
 		_ = w.audit.Once(t.Context()) // it fails
-		w.now = w.now.Add(72 * time.Minute)
+		w.pass(72 * time.Minute)
 	}
 	if s, err := Read(w.audit.Path); err != nil || s.Failing == nil || !strings.Contains(s.Failing.Next, "invite") {
 		t.Errorf("noted %+v, %v", s, err)
