@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -231,6 +232,20 @@ func TestSmallCommands(t *testing.T) {
 	exists := slices.ContainsFunc(list(t), func(p pkg) bool { return slices.Contains(p.Deps, "net/http") })
 	if !exists {
 		t.Error("no package links net/http any more: the list above is out of date")
+	}
+}
+
+// Migrations are numbered without gaps, each number once: two that were made side by side have
+// to be put in order.
+func TestMigrationsAreNumbered(t *testing.T) {
+	names, err := filepath.Glob("core/store/migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(filepath.Base(name), want) {
+			t.Errorf("%s: want the number %s", name, want)
+		}
 	}
 }
 

@@ -2,7 +2,10 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
+
+	"otm/pipeline"
 )
 
 // Envelope is an event as it leaves the program: the form of otm events --json, of
@@ -63,4 +66,22 @@ func (e *Event) Envelope(tenant string, by Producer) (Envelope, error) {
 		env.CausationID = &e.Cause
 	}
 	return env, err
+}
+
+// Event returns the event that an envelope was made of.
+func (env *Envelope) Event() (e Event, err error) {
+	if env.EventVersion > EventVersion {
+		return e, fmt.Errorf("event %d has version %d, which is not known: a newer version of otm wrote it", env.Sequence, env.EventVersion)
+	}
+	e = Event{Seq: env.Sequence, ID: env.EventID, At: env.Timestamp, By: env.Actor, Agent: env.Subject.Agent, Cause: env.Key}
+	if env.Subject.Task != "" {
+		e.Task, err = pipeline.ParseTaskID(env.Subject.Task)
+	}
+	if err == nil {
+		e.Data, err = DecodeData(env.EventType, env.Payload)
+	}
+	if err != nil {
+		err = fmt.Errorf("event %d: %w", e.Seq, err)
+	}
+	return e, err
 }

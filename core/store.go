@@ -74,6 +74,9 @@ type EventFilter struct {
 	Types []string        // empty: all
 	Since time.Time
 	Last  bool // the last one only
+	// Archived says that events in archives count, too. To look for one among all takes a second
+	// a year; to look for those of a task takes less.
+	Archived bool
 }
 
 // Done is what is known of a command that was carried out.

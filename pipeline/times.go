@@ -17,12 +17,13 @@ type Times struct {
 	DedupGiveUp   time.Duration // a row is made although the board could not be read
 	KeepProcessed time.Duration // a processed drop is kept; zero: for ever
 	ArchiveAfter  time.Duration // a task that was done or cancelled stays on the board; zero: until otm archive
+	KeepEvents    time.Duration // an event stays in the store before it goes into an archive; zero: for ever
 	ParseableAge  time.Duration // a file that does not parse is judged once it was unchanged this long
 }
 
 // DefaultTimes are the contract's.
 var DefaultTimes = Times{
 	SettleAfter: 15 * time.Second, AdoptAfter: time.Minute, RedeliverAfter: 5 * time.Minute, RewakeAfter: 15 * time.Minute, RewakeMax: 3,
-	UpdateWait: 10 * time.Minute, SilentAfter: time.Hour, DedupGiveUp: 30 * time.Minute, KeepProcessed: 720 * time.Hour, ArchiveAfter: 168 * time.Hour,
+	UpdateWait: 10 * time.Minute, SilentAfter: time.Hour, DedupGiveUp: 30 * time.Minute, KeepProcessed: 720 * time.Hour, ArchiveAfter: 168 * time.Hour, KeepEvents: 90 * 24 * time.Hour,
 	ParseableAge: 2 * time.Second,
 }

@@ -17,5 +17,6 @@
 //	events.go   the table of events
 //	outbox.go   effects: leases, settling, retries
 //	rebuild.go  states replayed from events
+//	archive.go  old events in files, and snapshots of the states
 //	errors.go   errors with their next step
 package store

@@ -20,12 +20,13 @@ type liveTasks struct {
 }
 
 // mark is the version of all states: the number of the last event, and how many rebuilds
-// there were. A rebuild changes states without an event.
-type mark struct{ event, rebuilds int64 }
+// there were. A rebuild changes states without an event. Events up to archived left the
+// table.
+type mark struct{ event, rebuilds, archived int64 }
 
 func loadMark(t tx) (m mark, err error) {
-	err = t.QueryRow(`SELECT coalesce(max(CASE WHEN name = 'events' THEN value END), 0), coalesce(max(CASE WHEN name = 'rebuilds' THEN value END), 0)
-		FROM counters`).Scan(&m.event, &m.rebuilds)
+	err = t.QueryRow(`SELECT coalesce(max(CASE WHEN name = 'events' THEN value END), 0), coalesce(max(CASE WHEN name = 'rebuilds' THEN value END), 0),
+		(SELECT coalesce(max(last), 0) FROM archives) FROM counters`).Scan(&m.event, &m.rebuilds, &m.archived)
 	return m, err
 }
 
@@ -50,7 +51,8 @@ func (l *liveTasks) read(t tx, db engine) error {
 		return err
 	}
 	var changed []pipeline.TaskID
-	all := l.db != db || l.at.rebuilds != at.rebuilds || l.at.event > at.event // fewer events: a backup was restored
+	all := l.db != db || l.at.rebuilds != at.rebuilds || l.at.event < at.archived ||
+		l.at.event > at.event // fewer events: a backup was restored
 	if !all {
 		if changed, err = changedSince(t, l.at.event); err != nil {
 			return err

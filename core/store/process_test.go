@@ -24,9 +24,12 @@ import (
 // of those that were acknowledged. At the nth passage of the point it kills itself.
 const (
 	placeEnv = "STORE_TEST_PLACE"   // a directory
-	killEnv  = "STORE_TEST_KILL_AT" // point:n
-	soakEnv  = "STORE_TEST_SOAK"    // a number that no other process has: it goes on until it is killed
+	killEnv  = "STORE_TEST_KILL_AT" // point:n; without a point, the nth of all
+	soakEnv  = "STORE_TEST_SOAK"    // a number that no other process has: it goes on until it is killed; or archives
 )
+
+// archives has the process archive what is due.
+const archives = "archives"
 
 const processTasks = 30
 
@@ -34,7 +37,7 @@ func runProcess() error {
 	if point, n, ok := strings.Cut(os.Getenv(killEnv), ":"); ok {
 		passed := 0
 		crash.Hook = func(p string) {
-			if p == point {
+			if p == point || point == "" {
 				if passed++; fmt.Sprint(passed) == n {
 					syscall.Kill(os.Getpid(), syscall.SIGKILL)
 					select {}
@@ -47,7 +50,12 @@ func runProcess() error {
 	if err != nil {
 		return err
 	}
-	if soak := os.Getenv(soakEnv); soak != "" {
+	switch soak := os.Getenv(soakEnv); soak {
+	case "":
+	case archives:
+		_, err := Archive(ctx, s, t0.Add(testKeep+2*aDay), testKeep, testProducer)
+		return errors.Join(err, s.Close())
+	default:
 		return runSoak(ctx, s, soak)
 	}
 	for id := pipeline.TaskID(1); id <= processTasks; id++ {
@@ -126,6 +134,9 @@ func process(t testing.TB, place, kill, soak string, after time.Duration) []stri
 	err = cmd.Wait()
 	var ended *exec.ExitError
 	killed := errors.As(err, &ended) && ended.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+	if soak == archives && err == nil {
+		return []string{archives} // it came to its end
+	}
 	if killed != (kill != "" || soak != "") || err != nil && !killed {
 		t.Errorf("%s: the process ended with %v", kill, err)
 	}

@@ -214,10 +214,31 @@ func (s *Store) Did(ctx context.Context, id string) (d core.Done, ok bool, err e
 // Events returns events in their order, see core.Reader.
 func (s *Store) Events(ctx context.Context, f core.EventFilter) ([]core.Event, error) {
 	var events []core.Event
-	err := s.read(ctx, func(t tx) error {
-		var err error
-		events, err = loadEvents(t, f)
+	err := s.read(ctx, func(t tx) (err error) {
+		events, err = s.selectEvents(t, f)
 		return err
 	})
 	return events, err
+}
+
+// selectEvents returns the events that a filter selects, in their order.
+func (s *Store) selectEvents(t tx, f core.EventFilter) ([]core.Event, error) {
+	if !f.Archived {
+		return loadEvents(t, f)
+	}
+	if f.Last {
+		if last, err := loadEvents(t, f); len(last) > 0 || err != nil {
+			return last, err
+		}
+		return archiveDirOf(s).find(t, f)
+	}
+	old, err := archiveDirOf(s).find(t, f)
+	if err != nil || f.Limit > 0 && len(old) == f.Limit {
+		return old, err
+	}
+	if f.Limit > 0 {
+		f.Limit -= len(old)
+	}
+	events, err := loadEvents(t, f)
+	return append(old, events...), err
 }

@@ -30,7 +30,7 @@ func (d Difference) String() string { return d.Row + ": " + strings.Join(d.Field
 func Check(ctx context.Context, s *Store) ([]Difference, error) {
 	var found []Difference
 	err := s.read(ctx, func(t tx) error {
-		r, err := replay(t)
+		r, err := replay(t, s)
 		if err == nil {
 			found, err = r.compare(t)
 		}
@@ -54,7 +54,7 @@ func Rebuild(ctx context.Context, s *Store, now time.Time) (backup string, found
 		return "", nil, err
 	}
 	err = s.write(ctx, synced, func(t tx) error {
-		r, err := replay(t)
+		r, err := replay(t, s)
 		if err != nil {
 			return err
 		}
@@ -102,20 +102,36 @@ func (r rows) add(b *table, values []any) {
 // replayChunk is how many events are read at a time.
 const replayChunk = 1000
 
-func replay(t tx) (*replayed, error) {
-	r := &replayed{rows: rows{}}
-	for after := int64(0); ; {
+// replay returns the state that follows from all events: from the newest snapshot of the
+// archive, and what came later.
+func replay(t tx, s *Store) (*replayed, error) {
+	archives, err := loadArchives(t)
+	if err != nil {
+		return nil, err
+	}
+	state, err := archiveDirOf(s).state(archives)
+	if err != nil {
+		return nil, err
+	}
+	r := &replayed{state: *state, rows: rows{}}
+	after := int64(0)
+	if n := len(archives); n > 0 {
+		after = archives[n-1].last
+	}
+	for {
 		events, err := loadEvents(t, core.EventFilter{After: after, Limit: replayChunk})
 		if err != nil {
 			return nil, err
 		}
 		for i := range events {
+			if after++; events[i].Seq != after {
+				return nil, fmt.Errorf("events %d to %d are missing: neither the table nor the archive has them", after, events[i].Seq-1)
+			}
 			core.Apply(&r.state, &events[i])
 		}
 		if len(events) < replayChunk {
 			break
 		}
-		after = events[len(events)-1].Seq
 	}
 	for _, task := range r.state.Tasks {
 		values, err := rowOfTask(task)

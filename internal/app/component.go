@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,11 +60,12 @@ type component struct {
 	// run makes one run. It calls progress while it advances.
 	run func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error)
 
-	agents  func(pipeline.Agents) // takes up who is known; called before each run
-	watch   *incident.Watcher     // opens and closes incidents; nil: another component does
-	notify  []*notify.Notifier    // tell people
-	audit   *notify.Audit         // mirrors events in Slack; nil: they are not
-	prune   func()                // removes what was kept long enough; may be nil
+	agents  func(pipeline.Agents)       // takes up who is known; called before each run
+	watch   *incident.Watcher           // opens and closes incidents; nil: another component does
+	notify  []*notify.Notifier          // tell people
+	audit   *notify.Audit               // mirrors events in Slack; nil: they are not
+	prune   func()                      // removes what was kept long enough; may be nil
+	house   func(context.Context) error // keeps the store in order, board or not; may be nil
 	beat    *heartbeat.Writer
 	cleaned time.Time // when leftovers were last removed; zero: never
 	saying  string    // the trouble logged last; "": none
@@ -106,6 +108,9 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 		report.Trouble, report.Due = trouble, c.home.Now().Add(noBoardRetry)
 	} else if report, err = c.run(ctx, why, c.beat.Progress); err != nil {
 		report.Trouble = err // our own files: a full disk gets room again, and each run recovers
+	}
+	if c.house != nil {
+		report.Trouble = cmp.Or(report.Trouble, c.house(ctx))
 	}
 	report.Next = ownHint(report.Trouble)
 	if ctx.Err() != nil {

@@ -296,6 +296,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 // buildDetector builds the completion detector.
 func buildDetector(c *component, e *engine.Engine, _ bool) {
 	d := &complete.Detector{Engine: looksForDrift{e}, Types: c.home.Config.Types, Log: c.log, Now: c.home.Now}
+	c.house = (&housekeeper{c: c}).keep
 	var restored time.Time // when the renderings and the room on the list were last looked at
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		e.Progress = progress

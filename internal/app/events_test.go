@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,6 +39,46 @@ func newEvents(t *testing.T) *patient {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	p := newEvents(t)
+	testEvents(t, p)
+	if code, out := p.main("otm", "show", "1"); code != cli.OK || !strings.Contains(out, "new to done") {
+		t.Errorf("shown: exit %d: %s", code, out)
+	}
+}
+
+// TestEventsArchived: the detector archives what is older than 90 days, and all commands find
+// it there. They name an archive that was changed, with the next step.
+func TestEventsArchived(t *testing.T) {
+	t.Parallel()
+	p := newEvents(t)
+	p.main("otm-completion-detector", "--once") // there is no board: old events go all the same
+	archive := filepath.Join(p.h.Dir, "archive", "events-2026-03-14.ndjson.gz")
+	if live, err := storeOf(t, p.h).Events(t.Context(), core.EventFilter{}); len(live) != 0 || err != nil || !exists(archive) {
+		t.Errorf("%d events are in the table, %v", len(live), err)
+	}
+	testEvents(t, p)
+	if code, out := p.main("otm", "show", "1"); code != cli.OK || !strings.Contains(out, "new to done") {
+		t.Errorf("shown: exit %d: %s", code, out)
+	}
+	if code, out := p.main("otm", "rebuild", "--check"); code != cli.OK {
+		t.Errorf("checked: exit %d: %s", code, out)
+	}
+	damage(t, p.h, `DELETE FROM tasks`)
+	if code, out := p.main("otm", "rebuild"); code != cli.OK || stateOf(t, p.h, 2).Title != "task 2" {
+		t.Errorf("rebuilt: exit %d: %s", code, out)
+	}
+	if err := os.WriteFile(archive, []byte("edited"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"events"}, {"history"}, {"show", "1"}} {
+		code, out := p.main(append([]string{"otm"}, args...)...)
+		if code != cli.Failed || strings.Count(out, archive) < 2 || !strings.Contains(out, "is damaged") || !strings.Contains(out, "back from a backup") {
+			t.Errorf("%v with an edited archive: exit %d: %s", args, code, out)
+		}
+	}
+}
+
+func testEvents(t *testing.T, p *patient) {
+	t.Helper()
 	for args, want := range map[string]string{
 		"":                             "TaskRequested 1; TaskRequested 2; TaskRequested 3; TaskMoved 1; AgentChanged",
 		"--task T-00001":               "TaskRequested 1; TaskMoved 1",

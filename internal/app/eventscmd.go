@@ -106,7 +106,7 @@ const lookForEvents = 200 * time.Millisecond
 const eventsAtOnce = 1000
 
 func printEvents(ctx context.Context, h *Home, s *store.Store, f core.EventFilter, follow, asJSON bool) error {
-	f.Limit = eventsAtOnce
+	f.Limit, f.Archived = eventsAtOnce, true
 	for {
 		events, err := s.Events(ctx, f)
 		if err != nil {

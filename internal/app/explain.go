@@ -74,7 +74,7 @@ func explainStore(err error) *cli.Error {
 	case errors.As(err, &shared):
 	case !errors.As(err, &known):
 		return nil
-	case errors.Is(err, sqlite.ErrCorrupt), errors.Is(err, store.ErrState):
+	case errors.Is(err, sqlite.ErrCorrupt), errors.Is(err, store.ErrState), errors.Is(err, store.ErrArchive):
 		code = cli.Failed
 	}
 	return cli.Errorf(code, "%w", err).Hint("%s", store.Hint(err))

@@ -70,7 +70,7 @@ type entry struct {
 
 // readHistory returns the entry of an archived task, or of all, the first archived first.
 func readHistory(ctx context.Context, store core.Reader, id pipeline.TaskID) ([]*entry, error) {
-	events, err := store.Events(ctx, core.EventFilter{Task: id, Types: []string{"Archived", "Imported"}})
+	events, err := store.Events(ctx, core.EventFilter{Task: id, Types: []string{"Archived", "Imported"}, Archived: true})
 	if err != nil {
 		return nil, err
 	}

@@ -446,7 +446,7 @@ func (l *life) checkUpdates() {
 func (l *life) events() (events []core.Event) {
 	l.Helper()
 	l.fromStore(func(s *store.Store) (err error) {
-		events, err = s.Events(l.Context(), core.EventFilter{Task: l.id})
+		events, err = s.Events(l.Context(), core.EventFilter{Task: l.id, Archived: true})
 		return err
 	})
 	return events

@@ -730,7 +730,7 @@ func (p *play) checkAlways(died bool) {
 // checkEvents holds what happened since the last look against what was done: nothing is
 // said of a person that nobody did, and each move of an agent's is in the table.
 func (p *play) checkEvents() {
-	events, err := p.store().Events(p.Context(), core.EventFilter{After: p.seen})
+	events, err := p.store().Events(p.Context(), core.EventFilter{After: p.seen, Archived: true})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -944,7 +944,7 @@ func (p *play) checkPart(t *part, fate map[string][]*inbox.Settled) {
 		}
 	}
 	var applied, notes []string
-	events, err := p.store().Events(p.Context(), core.EventFilter{Task: t.id})
+	events, err := p.store().Events(p.Context(), core.EventFilter{Task: t.id, Archived: true})
 	if err != nil {
 		p.Fatal(err)
 	}

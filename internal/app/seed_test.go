@@ -73,7 +73,7 @@ func statesOf(t testing.TB, h *Home) []*core.Task {
 // eventsOf returns the events of a task; 0: all.
 func eventsOf(t testing.TB, h *Home, id pipeline.TaskID) []core.Event {
 	t.Helper()
-	events, err := storeOf(t, h).Events(context.Background(), core.EventFilter{Task: id})
+	events, err := storeOf(t, h).Events(context.Background(), core.EventFilter{Task: id, Archived: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func (v *virtual) events(id pipeline.TaskID) []core.Event {
 	if err != nil {
 		v.Fatal(err)
 	}
-	events, err := s.Events(v.Context(), core.EventFilter{Task: id})
+	events, err := s.Events(v.Context(), core.EventFilter{Task: id, Archived: true})
 	if err != nil {
 		v.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func (c *Config) fillTimes(f *file) (problems []string) {
 	t := &c.Times
 	times := map[string]*time.Duration{
 		"settle_after": &t.SettleAfter, "adopt_after": &t.AdoptAfter, "redeliver_after": &t.RedeliverAfter, "rewake_after": &t.RewakeAfter,
-		"update_wait": &t.UpdateWait, "silent_after": &t.SilentAfter, "dedup_give_up": &t.DedupGiveUp, "keep_processed": &t.KeepProcessed, "archive_after": &t.ArchiveAfter,
+		"update_wait": &t.UpdateWait, "silent_after": &t.SilentAfter, "dedup_give_up": &t.DedupGiveUp, "keep_processed": &t.KeepProcessed, "archive_after": &t.ArchiveAfter, "keep_events": &t.KeepEvents,
 	}
 	eachSet(f.Times, func(key, text string) {
 		d, problem := duration(text)

@@ -186,6 +186,7 @@ silent_after = "6s"
 dedup_give_up = "7s"
 keep_processed = "0s"
 archive_after = "8s"
+keep_events = "9s"
 `, env("HOME", "/home/me"))
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +225,7 @@ archive_after = "8s"
 			"review":  {Review: true, MaxRetries: 5, Silence: pipeline.DefaultTypeRules.Silence},
 		},
 		Times: pipeline.Times{RewakeMax: 0, ParseableAge: 2 * time.Second, SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
-			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second, ArchiveAfter: 8 * time.Second},
+			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second, ArchiveAfter: 8 * time.Second, KeepEvents: 9 * time.Second},
 	}
 	n := &want.Notify
 	n.Command, n.What, n.Quiet, n.from, n.to = []string{"/home/me/bin/tell", "x"}, []string{"done"}, "22:00-07:30", 22*time.Hour, 7*time.Hour+30*time.Minute

@@ -101,6 +101,7 @@ type timesTable struct {
 	DedupGiveUp    *string `toml:"dedup_give_up"`
 	KeepProcessed  *string `toml:"keep_processed"`
 	ArchiveAfter   *string `toml:"archive_after"`
+	KeepEvents     *string `toml:"keep_events"`
 }
 
 // byteOrderMark stands at the beginning of a file that some editors wrote.

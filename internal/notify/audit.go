@@ -91,7 +91,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 	if err != nil {
 		return err
 	}
-	events, err := a.Store.Events(ctx, core.EventFilter{Task: id})
+	events, err := a.Store.Events(ctx, core.EventFilter{Task: id, Archived: true})
 	if err != nil {
 		return err
 	}

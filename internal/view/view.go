@@ -195,6 +195,6 @@ func (v *View) History(id pipeline.TaskID) ([]Line, error) {
 	if id == 0 {
 		return nil, nil
 	}
-	events, err := v.Store.Events(v.ctx, core.EventFilter{Task: id})
+	events, err := v.Store.Events(v.ctx, core.EventFilter{Task: id, Archived: true})
 	return Lines(events), err
 }
