@@ -48,7 +48,7 @@ func newAPI(o *Options) *api {
 	}
 }
 
-// An answer is what the board says, of all methods together. A value of an
+// An answer holds the members that the answers of all methods have. A value of an
 // unexpected type reads as one that is missing.
 type answer struct {
 	header http.Header
@@ -167,7 +167,7 @@ func (a *api) judge(method string, resp *http.Response, body []byte, readErr err
 	return nil, e
 }
 
-// maxForeign bounds what of an answer gets into an error, in bytes.
+// maxForeign bounds the text of an answer in an error, in bytes.
 const maxForeign = 500
 
 // harmless cuts a foreign text for an error, which ends up in logs and files.

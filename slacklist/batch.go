@@ -14,8 +14,8 @@ import (
 	"otm/pipeline"
 )
 
-// A batch is what the parts of one Session share: the snapshot, and what of it
-// is not on the disk yet.
+// A batch holds the snapshot that the parts of one Session share, and says how far it
+// is ahead of the file.
 type batch struct {
 	opts    *Options
 	api     *api

@@ -11,8 +11,8 @@ import (
 	"otm/pipeline"
 )
 
-// An encoder turns cells into arguments of a call, and into what the snapshot
-// shows after it.
+// An encoder turns cells into arguments of a call. The snapshot is patched with the same
+// arguments.
 type encoder struct {
 	schema   *Schema
 	embedded bool

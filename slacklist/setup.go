@@ -48,7 +48,7 @@ func (c *Client) Identify(ctx context.Context) (*Identity, error) {
 	return id, nil
 }
 
-// Inspection says what a list has and lacks.
+// Inspection describes a list, with the columns and options that it lacks.
 type Inspection struct {
 	Title    string
 	Rows     int // steps counted

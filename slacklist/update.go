@@ -175,7 +175,7 @@ func (w *writer) call(ctx context.Context, cells []slack.ListItemCell, changes [
 	})
 }
 
-// patched patches a row of the snapshot with what was written to it.
+// patched patches a row of the snapshot after a write.
 func (w *writer) patched(r *row, cells []pipeline.Cell, asked time.Time) {
 	if r.Wrote == 0 {
 		r.Was, r.WasBy = nil, nil

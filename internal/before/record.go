@@ -59,8 +59,8 @@ type archivedLine struct {
 	Record     *record         `json:"record"`
 }
 
-// task is the state that a record tells. What the board showed last is what the record
-// knew: the former format wrote the board first.
+// task returns the state that a record tells. The board shows the same: the former format
+// wrote the board first.
 func (r *record) task() core.Task {
 	t := core.Task{
 		ID: r.TaskID, DropID: r.DropID, Drop: r.Drop, Title: r.Title, Agent: r.Agent, Priority: r.Priority, Project: r.Project, Type: r.Type,

@@ -15,8 +15,8 @@ import (
 // apiPrefix is the path under which the methods stand.
 const apiPrefix = "/api/"
 
-// scopes are what the answer's header grants every token: what our client asks
-// for.
+// scopes are those that the answer's header grants every token. Our client needs no
+// others.
 const scopes = "lists:read,lists:write,files:read"
 
 // A method is one method of the API.

@@ -46,7 +46,7 @@ func itemsList(c *call) (any, error) {
 	return answer, err
 }
 
-// A place is a row's position in the listing, and what a cursor holds.
+// A place is a row's position in the listing. A cursor holds one.
 type place struct {
 	second, num int64
 }

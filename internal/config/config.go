@@ -86,7 +86,7 @@ const (
 	DefaultSlackBudget = 1.0
 )
 
-// Error says what is wrong with otm.toml, all at once.
+// Error lists all problems of otm.toml.
 type Error struct {
 	Path     string
 	Problems []string
@@ -193,7 +193,7 @@ func (c *Config) fillTimes(f *file) (problems []string) {
 	return problems
 }
 
-// duration reads a duration. problem is what is wrong with it.
+// duration reads a duration. problem is "" if it is one.
 func duration(text string) (d time.Duration, problem string) {
 	d, err := time.ParseDuration(text)
 	switch {

@@ -106,7 +106,7 @@ func (c *check) stepsOf(t *core.Task) {
 	}
 }
 
-// shown compares what the board shows of a task with what the store holds, at rest.
+// shown compares the row of a task with the task in the store, at rest.
 func (c *check) shown(t *core.Task, row *pipeline.Row) {
 	differs := func(what string, shows, is any) {
 		if shows != is {

@@ -19,11 +19,11 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// Store is what is checked of the store.
+// Store is the part of the store that is checked.
 type Store interface {
 	core.Reader
 	Pending(ctx context.Context, sink core.Sink, tasks ...pipeline.TaskID) ([]core.Pending, error)
-	// Differs returns, in words, what the tables say otherwise than the events.
+	// Differs returns, in words, how the tables differ from the events.
 	Differs(ctx context.Context) ([]string, error)
 }
 
@@ -77,7 +77,7 @@ const (
 	RuleLitter   = "no litter"
 )
 
-// check is one run of all checks: what was read, and what was found so far.
+// check is one run of all checks, with the data that they share and their findings.
 type check struct {
 	Options
 	ctx      context.Context

@@ -33,7 +33,7 @@ func Native() string {
 	return Systemd
 }
 
-// Options are what a file is rendered from besides otm.toml. Its marker line
+// Options are the input of a file besides otm.toml. Its marker line
 // holds them, so that any shell can compare it with what would be written now.
 type Options struct {
 	Manager string `json:"manager"`

@@ -83,7 +83,7 @@ type installer struct {
 	report report
 }
 
-// report is what was done.
+// report lists the files and commands of one run.
 type report struct {
 	Manager  string       `json:"manager"`
 	DryRun   bool         `json:"dryRun"`
@@ -245,7 +245,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// done reports what was done with a file.
+// done reports a file that was handled.
 func (in *installer) done(c compared) {
 	action := map[State]string{Missing: "written", Stale: "renewed", Current: "unchanged", Obsolete: "removed"}[c.state]
 	f := doneFile{Path: filepath.Join(in.folder, c.Name), Action: action}

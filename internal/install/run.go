@@ -17,7 +17,7 @@ import (
 	"otm/internal/safe"
 )
 
-// carryOut makes the files what they should be and has the services restarted.
+// carryOut writes and removes the files, and has the services restarted.
 // With --dry-run it prints what it would do.
 func (in *installer) carryOut(ctx context.Context, all []compared) error {
 	var stop, start []string
@@ -40,7 +40,7 @@ func (in *installer) carryOut(ctx context.Context, all []compared) error {
 	return in.commands(ctx, in.toRestart(start))
 }
 
-// change makes a file what it should be.
+// change writes or removes a file.
 func (in *installer) change(c compared) error {
 	path := filepath.Join(in.folder, c.Name)
 	switch {

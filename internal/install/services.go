@@ -22,8 +22,7 @@ import (
 	"otm/internal/durable"
 )
 
-// setup is what the files of one installation are rendered from. All paths are
-// absolute.
+// setup is the input of all files of one installation. All paths are absolute.
 type setup struct {
 	Options
 	Sum        string   // of otm.toml: it makes a unit stale when otm.toml has changed
@@ -33,7 +32,7 @@ type setup struct {
 	Workspaces []string // of agents: the dispatcher writes there
 }
 
-// setupFor adds to the options what the configuration asks for.
+// setupFor adds the needs of the configuration to the options.
 func setupFor(o Options, c *config.Config) (setup, error) {
 	s := setup{Options: o, Board: c.Slack.ListID == "", Exec: starts(c), Watchdog: c.Notify.Tells()}
 	text, err := durable.ReadFile(filepath.Join(c.Dir, config.FileName))
@@ -70,7 +69,7 @@ type service struct {
 // labelPrefix begins the labels of the specification.
 const labelPrefix = "ai.openclaw."
 
-// services lists what is to run.
+// services lists the services.
 func (s setup) services() []service {
 	all := []service{
 		{Component: heartbeat.Board, About: "embedded board", Argv: []string{"otm", "board"}, Serves: true},
@@ -145,7 +144,7 @@ func (s setup) files() ([]file, error) {
 	return all, nil
 }
 
-// check refuses what the files of the manager cannot hold.
+// check refuses values that the files of the manager cannot hold.
 func (s setup) check() error {
 	kind := "a unit"
 	if s.Manager == Launchd {

@@ -35,12 +35,12 @@ func Unmarshal(data []byte, v any) error {
 var (
 	space = regexp.MustCompile(`^(?:[\s\v\p{Z}\x{feff}]|//[^\n\r]*|/\*(?s:.*?)\*/)+`)
 	token = regexp.MustCompile(`^(?:[{}\[\]:,]|"(?:[^"\\\n\r]|\\(?s:.))*"|'(?:[^'\\\n\r]|\\(?s:.))*'|[\p{L}\p{N}$_+.-]+)`)
-	// special is what a text in quotes may hold and JSON writes otherwise.
+	// special are the parts of a text in quotes that JSON writes otherwise.
 	special = regexp.MustCompile(`\\(?:x[0-9a-fA-F]{2}|\r\n|(?s:.))|["\x00-\x1f]`)
 )
 
-// toJSON rewrites the tokens of a text of JSON5 as those of JSON. It does not look at
-// their order: who parses the result does.
+// toJSON rewrites the tokens of a text of JSON5 as those of JSON. Their order is checked
+// when the result is parsed.
 func toJSON(data []byte) ([]byte, error) {
 	in, out := string(data), new(bytes.Buffer)
 	comma := false // one was read, and is written unless a bracket closes

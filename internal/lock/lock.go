@@ -217,8 +217,8 @@ func (l *Lock) Release() error {
 	return errors.Join(err, l.Leave())
 }
 
-// File is what a child inherits to hold the lock as well, until Release or until
-// both have ended.
+// File is for a child that is to hold the lock as well, until Release or until both have
+// ended.
 func (l *Lock) File() *os.File { return l.file.File }
 
 // Leave leaves the lock to those that inherited it. It is free when they have ended.
@@ -229,8 +229,8 @@ func (l *Lock) Leave() error {
 	return l.file.Close()
 }
 
-// Note returns what the last holder of the lock at path left with SetNote; nil if
-// nothing. After a crash, the bytes may be torn.
+// Note returns the note that the last holder of the lock at path left with SetNote; nil if
+// there is none. After a crash, the bytes may be torn.
 func Note(path string) ([]byte, error) {
 	data, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNoFile) {

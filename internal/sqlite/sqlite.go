@@ -179,7 +179,7 @@ func create(ctx context.Context, path string) error {
 }
 
 // lockPoll bounds SQLite's own pauses while it waits for another process that writes:
-// they grow to a tenth of a second, so who has waited longest would look least often.
+// they grow to a tenth of a second, so the longest waiter would look least often.
 // begin goes on waiting.
 const lockPoll = 8 * time.Millisecond
 

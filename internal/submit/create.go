@@ -122,7 +122,7 @@ func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
 	return lines, r.refuseLines(append(problems, r.checkKeys(lines)...))
 }
 
-// checkKeys returns what is wrong with the keys. A key stands for one task: of lines
+// checkKeys returns the problems of the keys. A key stands for one task: of lines
 // that differ, all but one would be lost.
 func (r *create) checkKeys(lines []*drop.Line) (problems []string) {
 	firsts := map[string]int{}
@@ -164,7 +164,7 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 	return line, nil
 }
 
-// refuse says what is wrong with a flag, and hints at the corrected line.
+// refuse names the problem of a flag, and hints at the corrected line.
 func (r *create) refuse(c *cobra.Command, err error) error {
 	return r.usage(c, err, map[string]string{"subtasks": "subtask", "inputFiles": "input"}, func(e *drop.InvalidError) string {
 		switch e.Name() {

@@ -155,7 +155,7 @@ func taskOfShell() pipeline.TaskID {
 	return id
 }
 
-// refuse says what is wrong with a flag, and hints at the corrected line.
+// refuse names the problem of a flag, and hints at the corrected line.
 func (r *update) refuse(c *cobra.Command, err error) error {
 	return r.usage(c, err, map[string]string{"subtasksDone": "subtask-done", "mentions": "mention"}, func(e *drop.InvalidError) string {
 		line := r.corrected(c)

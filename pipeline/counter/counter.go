@@ -47,13 +47,13 @@ type Counter struct {
 	inPlace bool  // the file's bytes are those that encode makes of file
 }
 
-// state is what the counter's file holds. The package comment explains it.
+// state is the content of the counter's file. The package comment explains it.
 type state struct {
 	Next    int `json:"next"`
 	Durable int `json:"durable"`
 }
 
-// note is what the counter's lock file holds: the state after its write has
+// note is the note in the counter's lock file: the state after its write has
 // returned, with the boot of the machine.
 type note struct {
 	state

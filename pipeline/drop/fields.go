@@ -108,7 +108,7 @@ func (r *reader) refuseUnknown(known []string) {
 }
 
 // newReader reads an object with these keys. A key that differs from one of them only in
-// case is refused: ignoring it would lose what it says.
+// case is refused: ignoring it would lose its value.
 func newReader(data []byte, known ...string) (*reader, error) {
 	o, err := ParseObject(data)
 	if err != nil {

@@ -26,7 +26,7 @@ type Update struct {
 	Ignored   []string         // keys of the file that OTM does not know
 }
 
-// Sum stands for what the update says, whatever its id and time are.
+// Sum is equal for updates that differ in their ids and times only.
 func (u *Update) Sum() string {
 	said := *u
 	said.ID, said.CreatedAt = "", time.Time{}

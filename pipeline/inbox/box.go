@@ -180,7 +180,7 @@ func (b *Box) List(kind Kind) ([]File, error) {
 	return files, nil
 }
 
-// deliveredIn lists what has a delivered name in a directory; nothing if it is missing.
+// deliveredIn lists the entries with delivered names in a directory; none if it is missing.
 func deliveredIn(dir string) ([]fs.DirEntry, error) {
 	entries, err := durable.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,7 +21,7 @@
 // a writer may rename its next drop over the old name at any moment. If we crash
 // then, the next sweep finds a drop under the new name, and takes it for x.json.
 // Nothing is overwritten: a name
-// that is taken gets -2, -3 and so on. What is no JSON object settles byte for
+// that is taken gets -2, -3 and so on. A file that is no JSON object settles byte for
 // byte, and a file beside it, with .error.json added to its name, says why. No
 // drop settles under such a name. Only what OTM wrote counts as a result.
 //

@@ -31,8 +31,8 @@ func EachDrop(dir string, visit func(*drop.Object)) error {
 	return nil
 }
 
-// Drops returns what the create of each task of a data directory asked for, if it is
-// found. It reads all creates and is for when tasks are lost.
+// Drops returns the creates of the tasks of a data directory, as far as they are found.
+// It reads all creates and is for when tasks are lost.
 func Drops(dir string) (map[pipeline.TaskID]pipeline.Dropped, error) {
 	all := map[pipeline.TaskID]pipeline.Dropped{}
 	for _, folder := range []string{FailedDir, string(NewTasks), ProcessedDir} { // what took effect says most

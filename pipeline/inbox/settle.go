@@ -30,7 +30,7 @@ const (
 	Rejected  Class = "rejected"  // the board refuses it
 )
 
-// Result is what is added to a settled drop as _result.
+// Result is the _result that OTM adds to a settled drop.
 type Result struct {
 	At       time.Time `json:"at"`
 	Inbox    Kind      `json:"inbox"`
@@ -89,7 +89,7 @@ func argument(name string) string {
 // failed/. data is what was read of it. On return the settled copy is durable
 // and the inbox file is gone, unless it changed since it was read: then it stays,
 // as a drop of its own. Settle returns the settled file's name. It is "" if
-// nothing was settled: what is no JSON object has changed or gone.
+// nothing was settled: a file that is no JSON object has changed or gone.
 func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 	dir := ProcessedDir
 	if result.Class != "" {
@@ -175,7 +175,7 @@ func deliveredAs(at string) string {
 	return at
 }
 
-// unchanged reports whether the file at path is still what was read.
+// unchanged reports whether the file at path is still the one that was read.
 func unchanged(path string, f File) (bool, error) {
 	now, err := durable.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -191,7 +191,7 @@ func parseSettleable(f File, data []byte) (*drop.Object, error) {
 	return drop.ParseObject(data)
 }
 
-// settleAsIs moves what is no JSON object, and writes its result beside it. The
+// settleAsIs moves a file that is no JSON object, and writes its result beside it. The
 // result comes first: if we crash in between, it is written again.
 func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 	if same, err := unchanged(b.path(f), f); !same || err != nil {
@@ -252,7 +252,7 @@ func explain(path string, result Result) error {
 	return durable.Replace(errorPath(path), o.Bytes())
 }
 
-// MaxSettled bounds what is read of a settled file: a drop with its result, each
+// MaxSettled bounds the bytes read of a settled file: a drop with its result, each
 // key on a line of its own.
 const MaxSettled = 4 * drop.MaxSize
 

@@ -20,7 +20,7 @@ const Who = "otm-injector"
 // own tasks; this is about rows from elsewhere.
 const createAge = 3 * time.Minute
 
-// Engine is what the injector needs of the engine and the board.
+// Engine is the part of the engine and the board that the injector needs.
 type Engine interface {
 	core.Store
 	// Raise makes sure that an id is never given out. The error is a
@@ -32,7 +32,7 @@ type Engine interface {
 	// Stray returns a row that no task has and that shows this Task ID, as of the last
 	// Refresh; nil: there is none. Of several, it prefers one with the title.
 	Stray(ctx context.Context, id pipeline.TaskID, title string) (*core.RowFound, error)
-	// Deliver brings the renderings and rows of tasks to what the store holds. It returns
+	// Deliver writes tasks of the store to their renderings and rows. It returns
 	// the tasks for which that did not work, each with an *outbox.LeftError. The other
 	// error is one of the store.
 	Deliver(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error)

@@ -15,13 +15,13 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// delivered is what a file in an inbox is known by.
+// delivered identifies a file in an inbox.
 type delivered struct {
 	kind inbox.Kind
 	name string
 }
 
-// waiting is a file in an inbox and what is known of it.
+// waiting is a file in an inbox, with its content and its plan.
 type waiting struct {
 	file  inbox.File
 	tries int // how often it was judged
@@ -56,7 +56,7 @@ func (w *waiting) issued() bool {
 }
 
 // turn is whose turn a file is: that of its agent, or of its task where the agent is
-// not known. What is no drop shares one turn. So the reports on one task, and the
+// not known. Files that are no drops share one turn. So the reports on one task, and the
 // creates of one agent, come in order.
 func (w *waiting) turn() string {
 	if w.agent == "" {
@@ -184,7 +184,7 @@ func (l *line) list(kind inbox.Kind) ([]*waiting, error) {
 	return all, nil
 }
 
-// of returns what is known of a file, and reads it unless it was read before; nil: it has
+// of returns a file with its content, and reads it unless it was read before; nil: it has
 // gone.
 func (l *line) of(f inbox.File) *waiting {
 	w := l.known[delivered{f.Kind, f.At}]

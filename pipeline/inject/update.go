@@ -73,8 +73,8 @@ func commandOf(u *drop.Update, f inbox.File, types pipeline.Types, now time.Time
 	}}
 }
 
-// CommandOf is the command of an update on a task, as the injector makes it: whoever
-// carries it out first, it is carried out once.
+// CommandOf is the command of an update on a task, as the injector makes it. Two programs
+// that carry it out change the task once.
 func CommandOf(u *drop.Update, f inbox.File, t *core.Task, agents pipeline.Agents, types pipeline.Types, now time.Time) core.Command {
 	c := commandOf(u, f, types, now)
 	c.By = reporter(t, agents)

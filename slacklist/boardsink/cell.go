@@ -8,7 +8,7 @@ import (
 	"otm/pipeline"
 )
 
-// cell is what a task shows in one field.
+// cell returns the cell of one field of a task.
 func (s *Sink) cell(field pipeline.Field, v *core.Shown) pipeline.Cell {
 	c := pipeline.Cell{Field: field, Text: v.Text(field)}
 	switch field {

@@ -1,5 +1,5 @@
-// Package boardsink brings the rows of the board to what the tasks in the store are. It
-// is the only code that writes to the board.
+// Package boardsink writes the tasks of the store to the rows of the board. No other code
+// writes to the board.
 //
 // A delivery looks first: it walks the board where the snapshot is too old, has the
 // differ read what people changed, and finds rows that earlier tries made without an
@@ -10,5 +10,5 @@
 //	find.go      looking: walks, and rows whose answers were lost
 //	update.go    stale cells, and rows to delete
 //	create.go    rows and steps that are missing
-//	cell.go      what a task shows, as cells
+//	cell.go      the cells of a task
 package boardsink

@@ -36,7 +36,7 @@ type Sink struct {
 // Result is what came of one effect.
 type Result = outbox.Result
 
-// trouble is an error that says itself what is to be done about it.
+// trouble is an error that says how to go on after it.
 type trouble struct {
 	error
 	code   string
@@ -69,7 +69,7 @@ var (
 // ofStore is an error of the store.
 func ofStore(err error) error { return &trouble{error: err, code: "store", stop: true} }
 
-// Deliver brings the board to what the tasks of the effects are. The effects are leased
+// Deliver writes the tasks of the effects to the board. The effects are leased
 // and of the board. It returns what came of each, in their order. What Deliver reports
 // as delivered is durable in the store, and so are the rows that it made.
 func (s *Sink) Deliver(ctx context.Context, b pipeline.Batch, effects []core.Pending) []Result {
@@ -253,8 +253,8 @@ func (d *delivery) note(w *work, written core.Written) {
 	d.noted = append(d.noted, w)
 }
 
-// flush sends the receipts to the store, also while ctx ends: what is known of rows must
-// not be lost. If the store fails, the rows are looked for in the next delivery.
+// flush sends the receipts to the store, also while ctx ends: a row whose receipt is lost
+// must be looked for. If the store fails, the rows are looked for in the next delivery.
 func (d *delivery) flush() error {
 	receipts, noted := d.receipts, d.noted
 	d.receipts, d.noted = nil, nil

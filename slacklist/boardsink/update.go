@@ -186,7 +186,7 @@ func (u *updater) write(group []*work) error {
 	return nil
 }
 
-// texts are the fields that hold what people and agents write.
+// texts are the fields with words of people and agents.
 var texts = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldReason, pipeline.FieldResult, pipeline.FieldInputs}
 
 // refused ends the effect of a task whose cells the board refuses. If texts are among

@@ -115,7 +115,7 @@ func (c *comparison) agentOf(t *core.Task) {
 	}
 }
 
-// difference is what the rows of one task show otherwise than before.
+// difference compares the rows of one task with the task.
 type difference struct {
 	*comparison
 	task *core.Task
@@ -132,7 +132,7 @@ type difference struct {
 	written  []core.WrittenStep // the same of steps
 }
 
-// verdict is what a cell tells.
+// verdict says who changed a cell.
 type verdict int
 
 const (
@@ -141,7 +141,7 @@ const (
 	edited                // somebody changed it
 )
 
-// judge compares what a cell shows now with what it showed, and with the state.
+// judge compares the present value of a cell with the former one, and with the state.
 func judge[T comparable](seen, showed, is T) verdict {
 	switch seen {
 	case showed:
@@ -152,7 +152,7 @@ func judge[T comparable](seen, showed, is T) verdict {
 	return edited
 }
 
-// text judges a cell of text, and updates what it showed. An empty one decides
+// text judges a cell of text, and updates the value that it showed. An empty one decides
 // nothing, see drift.
 func text(seen string, showed *string, is string) verdict {
 	if seen == "" {

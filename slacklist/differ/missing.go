@@ -42,7 +42,7 @@ func missing(b pipeline.Batch, tasks []*core.Task) (rows []missingRow) {
 
 // gone asks the board for the rows that the last walk lacks, which means nothing by
 // itself, and makes the commands for those that the board does not have. Trouble with
-// that is no trouble of the comparison: what is left is asked for later.
+// that is no trouble of the comparison: later runs ask for the other rows.
 func (c *comparison) gone(ctx context.Context, tasks []*core.Task) {
 	for n, row := range missing(c.Batch, tasks) {
 		if n == maxLooks {

@@ -41,7 +41,7 @@ func (c *comparison) copied(row *pipeline.Row, id pipeline.TaskID, own string) {
 }
 
 // stray judges a row with the id of a task that is not known: the task was lost, or a
-// person typed the id. What is over, and was no agent's, needs no task.
+// person typed the id. A finished row that was no agent's needs no task.
 func (c *comparison) stray(row *pipeline.Row, id pipeline.TaskID) {
 	status, agent := row.CurrentStatus(), c.Agents.Assigned(row.Assignee)
 	if first := c.TaskRow(id); first != nil && first.ID != row.ID {
@@ -186,7 +186,7 @@ func (c *comparison) typist(row *pipeline.Row) core.Actor {
 	return core.ByPerson(row.CreatedBy)
 }
 
-// Showing is what the row of a task shows, in OTM's words.
+// Showing returns the cells of a task's row in OTM's words.
 func Showing(row *pipeline.Row, agents pipeline.Agents) core.Shown {
 	s := core.Shown{
 		TaskID: row.Task(), Title: row.Title, Agent: row.Assignee, Priority: row.Priority, Project: row.Project, Type: pipeline.Type(row.Type),
