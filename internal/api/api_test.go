@@ -333,6 +333,10 @@ func TestReaders(t *testing.T) {
 	if is := ask[struct{ History []struct{ What string } }](c, "GET", "/tasks/2", nil); len(is.History) < 2 {
 		t.Errorf("history %v", is.History)
 	}
+	part := ask[answer](c, "POST", "/tasks", object{"title": "A part", "agent": "devdas", "parent": "1", "inputFiles": []string{"a.txt"}})
+	if is := ask[struct{ Task struct{ Parent string } }](c, "GET", "/tasks/"+part.TaskID, nil); is.Task.Parent != "T-00001" {
+		t.Errorf("parent %q", is.Task.Parent)
+	}
 	store, err := s.back.Home.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -96,6 +96,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if named := names(string(doc)); !maps.Equal(named, there) {
 		t.Errorf("docs/metrics.md names %v, there are %v", slices.Sorted(maps.Keys(named)), slices.Sorted(maps.Keys(there)))
 	}
+	alerts, err := os.ReadFile("../../docs/prometheus-alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range names(string(alerts)) {
+		if !there[name] {
+			t.Errorf("an alert uses %s, which is not there", name)
+		}
+	}
 	data, err := os.ReadFile("../../docs/grafana-dashboard.json")
 	if err != nil {
 		t.Fatal(err)
