@@ -79,15 +79,14 @@ func (c *Chat) Link(ctx context.Context, channel, ts string) (string, error) {
 // maxMarkPages bounds the pages of messages that are looked through.
 const maxMarkPages = 20
 
-// Marked returns the messages that carry a mark: of a thread, or, if that is "", of the
-// channel since a time. Messages of other apps may be among them.
+// Marked returns the messages since a time that carry a mark: of a thread, or, if that is "",
+// of the channel. Messages of other apps may be among them.
 func (c *Chat) Marked(ctx context.Context, channel, thread string, since time.Time) (found []Mark, err error) {
 	method, form := historyMethod, url.Values{"channel": {channel}, "limit": {"200"}, "include_all_metadata": {"true"}}
+	form.Set("oldest", fmt.Sprintf("%d.000000", since.Unix()))
 	if thread != "" {
 		method = repliesMethod
 		form.Set("ts", thread)
-	} else {
-		form.Set("oldest", fmt.Sprintf("%d.000000", since.Unix()))
 	}
 	for range maxMarkPages {
 		a, err := c.call(ctx, method, form)

@@ -120,7 +120,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 		return err
 	}
 	if again {
-		marked, err := a.marked(ctx, thread, time.Time{})
+		marked, err := a.marked(ctx, thread, first.At)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (a *Audit) thread(ctx context.Context, t *core.Task, first *core.Event, aga
 	}
 	ts := ""
 	if again {
-		marked, err := a.marked(ctx, "", first.At.Add(-auditSkew))
+		marked, err := a.marked(ctx, "", first.At)
 		if err != nil {
 			return "", err
 		}
@@ -209,10 +209,10 @@ func (a *Audit) post(ctx context.Context, thread, text string, mark slacklist.Ma
 	}
 }
 
-// marked finds what was posted. Without the right to read the channel nothing is found, and
+// marked finds what was posted since an event. Without the right to read the channel nothing is found, and
 // a line may come twice.
 func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]slacklist.Mark, error) {
-	found, err := a.Chat.Marked(ctx, a.Channel, thread, since)
+	found, err := a.Chat.Marked(ctx, a.Channel, thread, since.Add(-auditSkew))
 	if e := (*pipeline.BoardError)(nil); errors.As(err, &e) && e.Needed != "" {
 		a.Log.Warn("the audit may repeat lines, as it may not read its channel", "err", err)
 		return nil, nil

@@ -169,10 +169,11 @@ func (s *Slack) post(w http.ResponseWriter, r *http.Request, channel string) {
 func (s *Slack) read(w http.ResponseWriter, r *http.Request, method, channel string) {
 	var all []SlackMessage
 	for _, m := range s.all {
-		in := m.Thread == "" && m.TS >= r.FormValue("oldest")
+		in, recent := m.Thread == "", m.TS >= r.FormValue("oldest")
 		if method == "conversations.replies" {
-			in = m.Thread == r.FormValue("ts") || m.TS == r.FormValue("ts")
+			in = m.Thread == r.FormValue("ts")
 		}
+		in = in && recent || method == "conversations.replies" && m.TS == r.FormValue("ts")
 		if r.FormValue("include_all_metadata") != "true" {
 			m.Meta = nil
 		}
