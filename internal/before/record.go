@@ -29,7 +29,6 @@ type record struct {
 	Answered   bool                  `json:"answered"`
 	Result     string                `json:"result"`
 	Updates    []applied             `json:"updates"`
-	Reporting  *applied              `json:"reporting"`
 	Attempt    int                   `json:"attempt"`
 	Dispatch   *core.Dispatch        `json:"dispatch"`
 	Wakes      []core.Wake           `json:"wakes"`

@@ -82,14 +82,6 @@ var keys = map[string]string{
 	"checkbox": "checkbox", "completed": "checkbox", typeTodoCompleted: "checkbox",
 }
 
-// maxValues is how many values a cell of the column holds.
-func maxValues(c *Column) int {
-	if key := keyOf(c.Type); (key == "select" || key == "user") && !c.single() {
-		return maxSelected
-	}
-	return 1
-}
-
 // checkCell validates the input for the column and returns the value as it is
 // stored and read, or nil if the cell is cleared. newChoice may add an option
 // that the column lacks.
@@ -114,7 +106,7 @@ func checkCell(c *Column, in cellInput, newChoice func(*Column, string) bool) (j
 	if want == "rich_text" {
 		return checkBlocks(values)
 	}
-	if len(values) > maxValues(c) {
+	if len(values) > maxSelected {
 		return nil, refuse("over_cell_fields_limit")
 	}
 	for i, v := range values {

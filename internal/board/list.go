@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// maxSelected is how many values a cell of several holds (facts 4).
+// maxSelected is how many values a cell holds (facts 4).
 const maxSelected = 50
 
 // A List is one List with its columns. A change clones it.
@@ -77,14 +77,6 @@ func (c *Column) IsSelect() bool { return c.Type == "select" || c.Type == "multi
 // HasChoice reports whether the column has an option of that value.
 func (c *Column) HasChoice(value string) bool {
 	return c.Options != nil && slices.ContainsFunc(c.Options.Choices, func(o Choice) bool { return o.Value == value })
-}
-
-// single reports whether a cell of the column holds at most one value.
-func (c *Column) single() bool {
-	if c.Options == nil {
-		return c.Type != "multi_select"
-	}
-	return !strings.HasPrefix(c.Options.Format, "multi_")
 }
 
 // AddChoice adds an option to a column of a list that is not published yet.
