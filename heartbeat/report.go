@@ -21,6 +21,7 @@ type Report struct {
 	Due         time.Time         // when to run again at the latest; zero: at the usual time
 	Trouble     error             // what ended the run early; nil: nothing did
 	Next        string            // what a person can do about the trouble; "": not known
+	NoBoard     bool              // the trouble is that the board is not there
 }
 
 // Did counts one kind of work, such as {"Processed", "task", 2}.
@@ -88,10 +89,15 @@ func (r *Report) Findings() []explain.Finding {
 		return append(found, explain.New(explain.TokenRefused, "error", e))
 	case e != nil && e.ReadOnly():
 		return append(found, explain.New(explain.ListReadOnly))
-	case r.Next != "":
-		return append(found, explain.New(explain.RunStuck, "error", r.Trouble, "next", r.Next))
 	}
-	return append(found, explain.New(explain.RunTrouble, "error", r.Trouble))
+	trouble := explain.New(explain.RunTrouble, "error", r.Trouble)
+	if r.Next != "" {
+		trouble = explain.New(explain.RunStuck, "error", r.Trouble, "next", r.Next)
+	}
+	if r.NoBoard || e != nil {
+		trouble.Args["cause"] = explain.CauseBoard
+	}
+	return append(found, trouble)
 }
 
 // Details is the report as a sentence. Callers escape it.

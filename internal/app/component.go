@@ -105,7 +105,7 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 	c.agents(c.home.Agents())
 	end := c.beat.Run()
 	if _, trouble := c.home.boards().find(); trouble != nil && why != hinted {
-		report.Trouble, report.Due = trouble, c.home.Now().Add(noBoardRetry)
+		report.Trouble, report.NoBoard, report.Due = trouble, true, c.home.Now().Add(noBoardRetry)
 	} else if report, err = c.run(ctx, why, c.beat.Progress); err != nil {
 		report.Trouble = err // our own files: a full disk gets room again, and each run recovers
 	}

@@ -41,6 +41,10 @@ func TestIncidentCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.beat(now.Add(-time.Hour), heartbeat.Detector)
+	trouble := heartbeat.Report{Trouble: errors.New("refused"), NoBoard: true}
+	if err := heartbeat.NewWriter(p.h.Dir, heartbeat.Injector, "test", p.h.Now).Beat(heartbeat.Error, "", trouble.Findings()...); err != nil {
+		t.Fatal(err)
+	}
 	store, err := p.h.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +67,7 @@ func TestIncidentCodes(t *testing.T) {
 	}
 	want := map[string]int{
 		"ERR-01 silent": 2, "ERR-06 wake not acknowledged": 1, "ERR-07 several tasks at once": 1, "ERR-08 wake fails": 2, "ERR-09 rejected rests": 1,
-		"ERR-10 unknown agent": 2, "waits for a person": 1, "list full": 1, "component dead": 2,
+		"ERR-10 unknown agent": 2, "waits for a person": 1, "list full": 1, "component dead": 2, "board away": 2,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("there are %v, want %v", got, want)

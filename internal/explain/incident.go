@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 )
 
@@ -31,6 +32,9 @@ var (
 	unwritten   = Condition{"", "effect failing"}
 )
 
+// CauseBoard is the argument "cause" of what fails because the board is out of reach.
+const CauseBoard = "board"
+
 // Specified are the conditions of the specification, ERR-01 to ERR-12. Three of them cannot
 // occur: what an agent works at follows from its tasks.
 var Specified = []Condition{
@@ -56,6 +60,9 @@ func (f *Finding) Condition() Condition {
 	if (f.Code == TaskRests || f.Code == TaskRestsLong) && f.Args["status"] == "rejected" {
 		return rejected
 	}
+	if f.Args["cause"] == CauseBoard {
+		return boardAway
+	}
 	if c, ok := conditions[f.Code]; ok {
 		return c
 	}
@@ -66,4 +73,16 @@ func (f *Finding) Condition() Condition {
 // none.
 func (f *Finding) About() string {
 	return cmp.Or(f.Args["agent"], f.Args["component"], f.Args["sink"], f.Args["file"], f.Args["path"], f.Args["outlet"])
+}
+
+// Key tells the conditions of findings apart. It never comes from a sentence.
+func (f *Finding) Key() string {
+	switch kind := f.Condition().Kind; {
+	case kind == boardAway.Kind, f.Code == ComponentOldConfig: // of several components
+		return kind
+	case f.Args["sink"] != "": // of several tasks
+		return kind + " " + f.About()
+	default:
+		return fmt.Sprint(kind, " ", f.Task, " ", f.About())
+	}
 }

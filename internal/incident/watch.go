@@ -5,7 +5,6 @@ package incident
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -118,15 +117,9 @@ func (w *Watcher) do(ctx context.Context, c core.Command) error {
 // Of is a finding as the engine takes it.
 func Of(f *explain.Finding) core.Found {
 	c := f.Condition()
-	key := core.Found{Kind: c.Kind, Err: c.Err, Severity: f.Level().Severity(), Task: f.Task, About: f.About(), Code: string(f.Code), Args: f.Args}
-	key.Key = fmt.Sprint(c.Kind, " ", f.Task, " ", key.About)
-	if f.Args["sink"] != "" { // those of several tasks are one finding
-		key.Key = c.Kind + " " + key.About
+	return core.Found{
+		Key: f.Key(), Kind: c.Kind, Err: c.Err, Severity: f.Level().Severity(), Task: f.Task, About: f.About(), Code: string(f.Code), Args: f.Args,
 	}
-	if f.Code == explain.ComponentOldConfig { // it names several
-		key.Key = c.Kind
-	}
-	return key
 }
 
 // Finding is what was found, for people.

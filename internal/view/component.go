@@ -87,17 +87,17 @@ func (c *Component) judge(s Sources, lastPID int) {
 func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 	b := c.Beat
 	c.Health = heartbeat.Green
-	failed := func(code explain.Code, details string) {
-		about(code, "at", b.LastRun, "details", details, "log", filepath.Join(s.LogDir, heartbeat.Log(c.ID)))
+	failed := func(details, cause string) {
+		about(explain.ComponentFailing, "at", b.LastRun, "details", details, "log", filepath.Join(s.LogDir, heartbeat.Log(c.ID)), "cause", cause)
 	}
 	for _, f := range b.Findings {
 		switch f.Code {
 		case explain.ConfigChanged:
 			c.OldConfig = true
 		case explain.RunTrouble:
-			failed(explain.ComponentFailing, f.Args["error"])
+			failed(f.Args["error"], f.Args["cause"])
 		case explain.RunStuck:
-			about(explain.ComponentStuck, "at", b.LastRun, "details", f.Args["error"], "next", f.Args["next"])
+			about(explain.ComponentStuck, "at", b.LastRun, "details", f.Args["error"], "next", f.Args["next"], "cause", f.Args["cause"])
 		case explain.RateLimited:
 			if until, err := time.Parse(time.RFC3339Nano, f.Args["until"]); err == nil && !until.After(s.Now) {
 				continue
@@ -112,7 +112,7 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 	}
 	switch { // a foreign heartbeat holds no findings
 	case b.Result == heartbeat.Error && len(b.Findings) == 0:
-		failed(explain.ComponentFailing, b.Details)
+		failed(b.Details, "")
 	case b.Result == heartbeat.Partial && len(b.Findings) == 0:
 		c.Found = append(c.Found, explain.New(explain.RunNote, "note", c.ID+": "+b.Details))
 	}

@@ -69,8 +69,8 @@ func (v *View) Problems() []explain.Finding {
 	return found
 }
 
-// Watched lists the problems, and the tasks of which nothing was heard for a while, which is
-// none yet. All of it are incidents.
+// Watched lists the problems, and all tasks of which nothing was heard for a while, which may
+// be none yet. All of it are incidents.
 func Watched(v *View) []explain.Finding {
 	found := slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool {
 		return f.Code == explain.AgentPausing // a pause before the next start comes and goes, and is no news
@@ -83,7 +83,7 @@ func Watched(v *View) []explain.Finding {
 	for i := range v.Agents {
 		a := &v.Agents[i]
 		silent, _ := v.outlooks.SilentOn(a, tasks[a])
-		found = append(found, slices.DeleteFunc(silent, func(f explain.Finding) bool { return f.Level() != explain.OK })...)
+		found = append(found, silent...) // a heartbeat holds only some of them
 	}
 	return found
 }
