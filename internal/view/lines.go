@@ -121,6 +121,14 @@ func say(e *core.Event) []said {
 		return []said{drifted(&data)}
 	case core.Archived:
 		return []said{{"archived", ""}}
+	case core.IncidentOpened:
+		if data.Severity > 0 {
+			return []said{{"incident opened", incident(data.Incident, &data.Found, e.At)}}
+		}
+	case core.IncidentClosed:
+		if data.Severity > 0 {
+			return []said{{"incident closed", incident(data.Incident, &data.Found, e.At)}}
+		}
 	}
 	return sayRun(e)
 }
@@ -230,9 +238,9 @@ func sayMore(e *core.Event) said {
 	case core.DayEnded:
 		return said{"a day with incidents ended", explain.Time(data.To)}
 	case core.IncidentOpened:
-		return said{"incident opened", incident(data.Incident, &data.Found, e.At)}
+		return said{"worth noting", incident(data.Incident, &data.Found, e.At)}
 	case core.IncidentClosed:
-		return said{"incident closed", incident(data.Incident, &data.Found, e.At)}
+		return said{"no longer worth noting", incident(data.Incident, &data.Found, e.At)}
 	case core.IncidentCorrected:
 		switch {
 		case data.Did != "":
