@@ -27,13 +27,14 @@ type Watcher struct {
 	Every time.Duration // between two looks; zero: LookEvery
 	Beat  func()        // called when a look was made; nil: nothing is
 
-	seen   map[string]time.Time // since when what has no incident is found, by key
-	gone   map[int64]time.Time  // since when the condition of an incident that stands is away
-	looked time.Time            // zero: never
-	until  time.Time            // nothing is judged before this time
-	begun  bool
-	events int64     // the last event that was looked at for what OTM did
-	day    time.Time // the midnight up to which the days were ended
+	seen    map[string]time.Time // since when what has no incident is found, by key
+	gone    map[int64]time.Time  // since when the condition of an incident that stands is away
+	settles bool                 // what was found, or is away, is not settled yet
+	looked  time.Time            // zero: never
+	until   time.Time            // nothing is judged before this time
+	begun   bool
+	events  int64     // the last event that was looked at for what OTM did
+	day     time.Time // the midnight up to which the days were ended
 }
 
 const (
@@ -59,9 +60,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(w.Every):
+		case <-time.After(w.pause()):
 		}
 	}
+}
+
+// pause is the time until the next look. It is short while something has to settle.
+func (w *Watcher) pause() time.Duration {
+	if w.settles {
+		return min(w.Every, settled)
+	}
+	return w.Every
 }
 
 // Look looks once.
@@ -146,12 +155,15 @@ func (w *Watcher) compare(found map[string]core.Found, stand []*core.Incident, n
 		open[i.Key] = i
 	}
 	seen, gone := map[string]time.Time{}, map[int64]time.Time{}
+	w.settles = false
 	for _, key := range slices.Sorted(maps.Keys(found)) {
 		f := found[key]
 		since := earlier(w.seen[key], now)
 		switch i := open[key]; {
 		case i != nil && i.Severity < f.Severity, i == nil && now.Sub(since) >= settled:
 			watch.Found = append(watch.Found, core.Seen{Found: f, Since: since})
+		case i == nil:
+			w.settles = true
 		}
 		seen[key] = since
 	}
@@ -163,6 +175,7 @@ func (w *Watcher) compare(found map[string]core.Found, stand []*core.Incident, n
 		if now.Sub(since) >= max(settled, i.Hold()) {
 			watch.Gone = append(watch.Gone, *i)
 		}
+		w.settles = w.settles || now.Sub(since) < settled
 		gone[i.ID] = since
 	}
 	w.seen, w.gone = seen, gone

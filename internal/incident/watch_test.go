@@ -90,10 +90,20 @@ var (
 func TestLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.Every = LookEvery
+	pauses := func(want time.Duration) {
+		t.Helper()
+		if got := w.pause(); got != want {
+			t.Errorf("the next look comes after %v, not %v", got, want)
+		}
+	}
 	w.wrong = []explain.Finding{gatewayDown}
+	pauses(LookEvery)
 	w.look(time.Minute)
+	pauses(settled)
 	w.wrong = nil
 	w.look(time.Minute)
+	pauses(LookEvery)
 	w.want("it came and went", "")
 	w.wrong = []explain.Finding{gatewayDown, quiet}
 	w.look(time.Minute)
