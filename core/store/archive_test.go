@@ -46,6 +46,7 @@ func someDays(t testing.TB, s *Store) {
 		do(t, s, later(by, request(pipeline.TaskID(10+day), fmt.Sprint("of day ", day))))
 		do(t, s, later(by, retitle(1, fmt.Sprint("of day ", day))))
 		do(t, s, core.Command{At: t0.Add(by), By: ada, Agent: "mira", Do: core.PauseAgent{Reason: fmt.Sprint("day ", day)}})
+		do(t, s, core.Command{At: t0.Add(by), By: injector, Do: core.Watch{Found: []core.Seen{{Found: core.Found{Key: "x", Severity: day}, Since: t0}}}})
 	}
 }
 

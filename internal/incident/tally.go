@@ -49,20 +49,11 @@ func Tallies(ctx context.Context, store core.Reader, from, to time.Time) ([]*Tal
 	for _, s := range explain.Specified {
 		c.tallies = append(c.tallies, &Tally{Code: s.Err, Kind: s.Kind})
 	}
-	f := core.EventFilter{Limit: 1000, Types: append([]string{"IncidentCorrected", "IncidentClosed"}, begins...)}
-	for {
-		events, err := store.Events(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		for i := range events {
-			c.count(&events[i])
-			f.After = events[i].Seq
-		}
-		if len(events) < f.Limit {
-			return c.tallies, nil
-		}
+	events, err := store.Events(ctx, core.EventFilter{Types: append([]string{"IncidentCorrected", "IncidentClosed"}, begins...), Archived: true})
+	for i := range events {
+		c.count(&events[i])
 	}
+	return c.tallies, err
 }
 
 func (c *counter) count(e *core.Event) {
