@@ -114,7 +114,8 @@ func printRegistry(h *Home, v *view.View, agents []AgentLine) error {
 	}
 	for _, a := range agents {
 		for _, f := range a.Findings {
-			fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), safe.Escape(f.Line()))
+			f.Text = a.Name + ": " + f.Text
+			printProblem(h.Out, "", &f)
 		}
 	}
 	return nil

@@ -87,6 +87,9 @@ func (d *doctor) print() {
 		if f.Hint != "" {
 			fmt.Fprintf(d.home.Out, "      %-10s → %s\n", "", safe.Escape(f.Hint))
 		}
+		if f.Or != "" {
+			fmt.Fprintf(d.home.Out, "      %-10s or: %s\n", "", safe.Escape(f.Or))
+		}
 	}
 }
 

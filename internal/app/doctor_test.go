@@ -218,7 +218,7 @@ func TestDoctor(t *testing.T) {
 			do(p, p.h, core.Command{At: at, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
 				Agent: "devdas", Failures: 3, Fruitless: 3, LeftAlone: at, LastStart: &core.EndedStart{Key: "k", StartResult: core.StartResult{Ended: at, Exit: "exit status 1", Log: "/x/run.log"}},
 			}}})
-		}, "state", "devdas is left alone: 3 runs in a row ended without progress", "otm resume devdas"},
+		}, "state", "devdas is left alone: 3 starts in a row ended without progress", "otm resume devdas"},
 		{"component that never ran", func(p *patient) { os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Injector)) }, "state", "otm-injector has never run", "otm up"},
 		{"component that stopped", func(p *patient) { p.beat(time.Now().Add(-time.Hour), heartbeat.Detector) }, "state", "otm-completion-detector has not run for", "otm up"},
 		{"component with an older otm.toml", func(p *patient) { p.oldConfig() }, "state", "otm.toml was changed since otm-completion-detector started", "stop otm up, or what else runs here"},
@@ -234,7 +234,7 @@ func TestDoctor(t *testing.T) {
 				p.Fatal(err)
 			}
 		}, "state", "1 drop waits in the inboxes, the oldest for 1h", "otm status"},
-		{"directory from before there were owners", func(p *patient) { os.Remove(tokens.Open(p.h.Dir).OwnerPath()) }, "secrets", "secrets/owner is missing", "otm init   # adds what is missing"},
+		{"directory from before there were owners", func(p *patient) { os.Remove(tokens.Open(p.h.Dir).OwnerPath()) }, "secrets", "secrets/owner is missing", "otm init"},
 		{"owner's token that others can read", func(p *patient) { os.Chmod(tokens.Open(p.h.Dir).OwnerPath(), 0o644) }, "secrets", "others can read ", "chmod 600 "},
 		{"drop that failed", func(p *patient) { put(p, filepath.Join(p.h.Dir, inbox.FailedDir, "x.json"), "{}") }, "state", "1 drop failed", "otm dead"},
 	}
@@ -245,7 +245,7 @@ func TestDoctor(t *testing.T) {
 			tt.spoil(p)
 			all := p.findings()
 			if !slices.ContainsFunc(all, func(f finding) bool {
-				return f.Check == tt.check && f.Level != explain.OK && strings.Contains(f.Text, tt.text) && strings.Contains(f.Hint, tt.hint)
+				return f.Check == tt.check && f.Level != explain.OK && strings.Contains(f.Text, tt.text) && strings.Contains(f.Hint+"; or: "+f.Or, tt.hint)
 			}) {
 				t.Errorf("no %s with %q and the hint %q in\n%+v", tt.check, tt.text, tt.hint, all)
 			}

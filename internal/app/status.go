@@ -57,7 +57,7 @@ func printStatus(h *Home, v *view.View, r *view.Summary) error {
 	if r.Oldest != nil {
 		fmt.Fprintf(out, ", the oldest for %s", explain.Age(v.Now.Sub(*r.Oldest)))
 	}
-	fmt.Fprintf(out, "\nfailed   %d", r.Failed)
+	fmt.Fprintf(out, "\ndrops    %d failed", r.Failed)
 	if r.Failed > 0 {
 		fmt.Fprintf(out, " in %s; otm dead lists all, with what to do", safe.Escape(safe.Quote(filepath.Join(v.Dir, inbox.FailedDir))))
 	}
@@ -75,9 +75,20 @@ func printStatus(h *Home, v *view.View, r *view.Summary) error {
 	}
 	_, err := fmt.Fprintf(out, "health   %s: %s\n", paint(h, r.Health, 0), word)
 	for _, f := range r.Findings {
-		fmt.Fprintf(out, "         %s\n", safe.Escape(f.Line()))
+		printProblem(out, "         ", &f)
 	}
 	return err
+}
+
+// printProblem prints a problem, and below it what to do.
+func printProblem(out io.Writer, indent string, f *explain.Told) {
+	fmt.Fprintf(out, "%s%s\n", indent, safe.Escape(f.Text))
+	if f.Hint != "" {
+		fmt.Fprintf(out, "%s  → %s\n", indent, safe.Escape(f.Hint))
+	}
+	if f.Or != "" {
+		fmt.Fprintf(out, "%s  or: %s\n", indent, safe.Escape(f.Or))
+	}
 }
 
 func printComponents(h *Home, v *view.View, r *view.Summary) error {

@@ -49,7 +49,7 @@ func TestStatusTells(t *testing.T) {
 		`c6.json: reason 6\n +c5.json: reason 5\n +c4.json: reason 4\n +c3.json: reason 3\n +c2.json: reason 2\nboard`, // the newest
 		`9 of 10 rows, read \d+s ago\n`,
 		`agents +devdas +starts by itself \(trigger none\) .*\n`,
-		`\n +the workspace of devdas is missing: /.* → mkdir -p /.*`,
+		`\n +the workspace of devdas is missing: /.*\n +→ mkdir -p /.*`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("exit %d, %q is missing:\n%s", code, want, out)
@@ -101,7 +101,7 @@ func TestOneListOfProblems(t *testing.T) {
 	}
 	for _, want := range []string{
 		`yellow +otm-dispatcher +\d+s ago +Dispatched 0 tasks, woke 0 agents, 2 failures\n`,
-		`health +red: 2 problems\n +T-00007: unknown agent "nobody".*\n +devdas is left alone: .* 3\ds ago`,
+		`health +red: 2 problems\n +T-00007: unknown agent "nobody".*\n( +.*\n)+ +devdas is left alone: .* 3\ds ago`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("%q is missing:\n%s", want, &out)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,8 +67,9 @@ type waiter struct {
 	*Home
 	first  bool // wait for the first one only
 	asJSON bool
-	left   []pipeline.TaskID // those that go on
+	left   []pipeline.TaskID // those that have not ended
 	ended  []ended
+	status map[pipeline.TaskID]pipeline.Status // as last seen
 }
 
 // ended is how a task ended.
@@ -113,16 +115,16 @@ func (w *waiter) look(ctx context.Context, s *store.Store) error {
 		return err
 	}
 	slices.SortStableFunc(tasks, func(a, b *core.Task) int { return a.ChangedAt.Compare(b.ChangedAt) })
-	known := map[pipeline.TaskID]bool{}
+	w.status = map[pipeline.TaskID]pipeline.Status{}
 	for _, t := range tasks {
-		known[t.ID] = true
+		w.status[t.ID] = t.Status
 		if t.Status.Finished() || t.Away() {
 			if err := w.note(t); err != nil {
 				return err
 			}
 		}
 	}
-	return w.onTheirWay(ctx, s, slices.DeleteFunc(slices.Clone(w.left), func(id pipeline.TaskID) bool { return known[id] }))
+	return w.onTheirWay(ctx, s, slices.DeleteFunc(slices.Clone(w.left), func(id pipeline.TaskID) bool { return w.status[id] != "" }))
 }
 
 // note notes that a task has ended.
@@ -180,7 +182,11 @@ func (w *waiter) end() error {
 	case w.first && len(w.ended) > 0:
 		wrong = !w.ended[0].OK
 	case len(w.left) > 0:
-		return cli.Errorf(cli.TryLater, "%d of %d tasks go on", len(w.left), len(w.left)+len(w.ended)).Hint("otm why %v", w.left[0])
+		are := make([]string, len(w.left))
+		for i, id := range w.left {
+			are[i] = fmt.Sprintf("%v is %s", id, cmp.Or(string(w.status[id]), "in the inbox"))
+		}
+		return cli.Errorf(cli.TryLater, "%d of %d tasks have not ended: %s", len(w.left), len(w.left)+len(w.ended), strings.Join(are, ", ")).Hint("otm why %v", w.left[0])
 	}
 	if wrong {
 		return cli.Exit(cli.Partial)

@@ -281,10 +281,10 @@ func TestWhy(t *testing.T) {
 		{"taken", func(w *whyWorld) { w.taken() }, "gate took it 1m ago and has reported nothing yet", "", false},
 		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "gate was woken 1h ago and has not taken it", "it is woken again with the dispatcher's next pass", true},
 		{"woken, and no answer came", func(w *whyWorld) { w.woken(func(_ int, wake *core.Wake) { wake.Accepted = time.Time{} }, 1) },
-			"no answer came to the wake of 1h ago", "otm doctor   # checks whether the gateway is there", true},
+			"no answer came to the wake of 1h ago", "otm doctor", true},
 		{"whether it was woken cannot be read", func(w *whyWorld) { w.unread = syscall.EIO }, "whether gate was woken for it is not known: ", "otm fsck", true},
 		{"its agent is configured no more", func(w *whyWorld) { w.rows[0].Assignee = "former" }, `unknown agent "former"`, "otm assign T-00001 --to AGENT", true},
-		{"sent back to nobody", func(w *whyWorld) { w.status(pipeline.New); w.rows[0].Assignee = "" }, "nobody is assigned", "otm assign T-00001 --to AGENT   # one of: archibald, devdas, ", false},
+		{"sent back to nobody", func(w *whyWorld) { w.status(pipeline.New); w.rows[0].Assignee = "" }, "nobody is assigned", "otm assign T-00001 --to AGENT", false},
 		{"new, and the workspace is gone", func(w *whyWorld) {
 			w.status(pipeline.New)
 			w.h.Config.Agents.Named("gate").Workspace = filepath.Join(w.h.Dir, "no such")
@@ -309,12 +309,12 @@ func TestWhy(t *testing.T) {
 			state := fmt.Sprintf(`{"agent":"gate","failures":3,"fruitless":3,"lastRun":{"key":%q,"endedAt":%q},"nextStart":%q,"leftAloneSince":%[2]q}`,
 				key, w.now.Add(-time.Minute).Format(time.RFC3339), w.now.Add(29*time.Minute).Format(time.RFC3339))
 			w.agentState(state)
-		}, "gate is left alone: 3 runs in a row ended without progress", "otm resume gate", true},
+		}, "gate is left alone: 3 starts in a row ended without progress", "otm resume gate", true},
 		{"its process takes nothing", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
 			w.runs()
-		}, "runs and has taken nothing for 1h", "or end it with all that it started: kill -- -", true},
+		}, "runs and has taken nothing for 1h", "→ kill -- -", true},
 		{"its process has begun", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(func(_ int, wake *core.Wake) {
@@ -327,12 +327,12 @@ func TestWhy(t *testing.T) {
 			w.woken(func(_ int, wake *core.Wake) {
 				wake.Via, wake.Ended, wake.Exit = "exec", wake.Accepted, "exit status 1"
 			}, 1)
-		}, "ended (exit status 1), and took nothing", "/logs/exec/runner   # what it printed; it should run: otm next --agent runner", true},
+		}, "ended (exit status 1), and took nothing", "it should run otm next --agent runner", true},
 		{"taken, and its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
 			w.woken(func(_ int, wake *core.Wake) { wake.Exit, wake.Ended = "exit status 1", w.now }, 1)
-		}, "was taken by runner, whose last run ended 0s ago (exit status 1)", "otm release T-00001", true},
+		}, "was taken by runner, whose last start ended 0s ago (exit status 1)", "otm release T-00001", true},
 		// C2: the injector applies the last report a moment after the process has ended.
 		{"its process ended after its last report, which was applied later (C2)", func(w *whyWorld) {
 			w.byCommand()
@@ -341,7 +341,7 @@ func TestWhy(t *testing.T) {
 			dropped, ended := w.now.Add(-30*time.Second), w.now.Add(-29*time.Second)
 			w.heard("runner", dropped)
 			w.woken(func(_ int, wake *core.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", ended }, 1)
-		}, "was taken by runner, whose last run ended 29s ago (exit status 1)", "otm release T-00001", true},
+		}, "was taken by runner, whose last start ended 29s ago (exit status 1)", "otm release T-00001", true},
 		{"its process ended before its last report", func(w *whyWorld) {
 			w.byCommand()
 			w.status(pipeline.InProgress)
@@ -375,14 +375,14 @@ func TestWhy(t *testing.T) {
 			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Cancelled,
 				Wakes: []core.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: at}}}
 			w.runs()
-		}, "still runs for T-00002, which is cancelled: nothing else is started meanwhile", fmt.Sprintf("or end it with all that it started: kill -- -%d", os.Getpid()), true},
+		}, "still runs for T-00002, which is cancelled: nothing else is started meanwhile", fmt.Sprintf("→ kill -- -%d", os.Getpid()), true},
 		// C1, C3: the state of the agent says more than its last wake.
 		{"its agent is left alone (C3)", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
 			w.agentState(`{"agent":"runner","failures":3,"fruitless":3,"leftAloneSince":%q,"nextStart":%q,"lastRun":{"key":"k","startedAt":%q,"endedAt":%q,"exit":"exit status 1","log":"/x y/run.log"}}`,
 				w.now.Add(-time.Hour), w.now.Add(time.Hour), w.now.Add(-time.Hour), w.now.Add(-time.Hour))
-		}, "runner is left alone: 3 runs in a row ended without progress, the last 1h ago (exit status 1); the next probe starts at ", "tail '/x y/run.log'   # to start it now: otm resume runner", true},
+		}, "runner is left alone: 3 starts in a row ended without progress, the last 1h ago (exit status 1); the next probe starts at ", "tail '/x y/run.log'; or: otm resume runner", true},
 		{"taken by hand after its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
@@ -445,7 +445,7 @@ func TestWhy(t *testing.T) {
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Done})
 			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Done,
 				Heard: map[string]core.Heard{"runner": {At: took, Took: took}}}
-		}, "the last run of runner ended 1h ago and worked on other tasks; it is started again ", "", true},
+		}, "the last start of runner ended 1h ago and worked on other tasks; it is started again ", "", true},
 		// An agent whose process has ended works on nothing.
 		{"behind a task of an agent whose process has ended", func(w *whyWorld) {
 			w.byCommand()
@@ -454,14 +454,14 @@ func TestWhy(t *testing.T) {
 			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b", RowID: "Rec8"}},
 				Dispatch: &core.Dispatch{Attempt: 1, Agent: "runner", At: took, FlippedAt: took, TakenAt: took},
 				Wakes:    []core.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: took, Sent: true, Accepted: took, StartResult: core.StartResult{Ended: ended, Exit: "exit status 1"}}}}
-		}, "waits behind T-00002, which was taken by runner, whose last run ended 1m ago (exit status 1)", "otm release T-00002", true},
+		}, "waits behind T-00002, which was taken by runner, whose last start ended 1m ago (exit status 1)", "otm release T-00002", true},
 		{"blocked, and the board has a page", func(w *whyWorld) { w.status(pipeline.Blocked); w.h.Config.Slack.ListID = "" },
-			"blocked 2h ago: ", "or answer on the page: otm board --link", true},
+			"blocked 2h ago: ", "or: otm board --link", true},
 		{"blocked, on a list without a column for the reason", func(w *whyWorld) { w.status(pipeline.Blocked); w.task.Reason = "no password" },
 			"blocked 2h ago: no password", "otm unblock T-00001 --reason 'the answer'", true},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
 		{"its id was taken", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Conflict) }, "failed 1h ago (conflict): not so", "otm retry c.json --new-id", true},
-		{"its create is wrong", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Invalid) }, "failed 1h ago (invalid): not so", "failed/c.json, then run: otm retry c.json", true},
+		{"its create is wrong", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Invalid) }, "failed 1h ago (invalid): not so", "failed/c.json, then: otm retry c.json", true},
 		{"refused when it was half made", func(w *whyWorld) {
 			w.task.RowID, w.rows = "", nil
 			w.failCreate(inbox.Rejected)
@@ -494,7 +494,7 @@ func TestWhy(t *testing.T) {
 		{"another row bears its id", func(w *whyWorld) { w.taken(); w.rows[0].ID = "Rec7" }, "it is not made again; another row, \"One\", bears its id", "clear the Task ID of that row", true},
 		{"row gone, and typed again", func(w *whyWorld) { w.gone(); w.rows[0].ID = "Rec7" }, "it is not made again; another row, \"One\", bears its id", "clear the Task ID of that row", true},
 		{"typed id, unknown agent", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "deevdas"}) },
-			`unknown agent "deevdas"`, "or choose an agent on the board: archibald, devdas, ", true},
+			`unknown agent "deevdas"`, "choose an agent on the board: archibald, devdas, ", true},
 		{"typed id, nobody", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x"}) }, "nobody is assigned", "choose an assignee", false},
 		{"typed id, no title", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Assignee: "gate"}) }, "without a title", "give it a title", false},
 		{"typed id, done", func(w *whyWorld) {
@@ -506,17 +506,17 @@ func TestWhy(t *testing.T) {
 			if err := beat.Beat(heartbeat.Partial, `row "One": no room`, explain.New(explain.ListFull)); err != nil {
 				w.Fatal(err)
 			}
-		}, `not taken up completely; the list is full`, "otm archive --older-than 0d   # what is done or cancelled leaves by itself: accept or cancel tasks", true},
+		}, `not taken up completely; the list is full`, "otm archive --older-than 0d", true},
 		{"adoption stuck on a full list", func(w *whyWorld) {
 			w.begun()
 			w.limit = len(w.rows)
 			w.beat(heartbeat.Partial, "0 tasks, 1 failure", heartbeat.Dispatcher)
-		}, "not taken up completely; otm-dispatcher: 0 tasks, 1 failure; the list is full (1 of 1 rows)", "otm archive --older-than 0d   # what is done or cancelled leaves by itself: accept or cancel tasks", true},
+		}, "not taken up completely; otm-dispatcher: 0 tasks, 1 failure; the list is full (1 of 1 rows)", "otm archive --older-than 0d", true},
 		{"row not made on a full list", func(w *whyWorld) {
 			w.task.RowID, w.rows, w.limit = "", w.rows[:0], 1
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", Title: "x"})
 			w.dropCreate("T-00001")
-		}, "its row could not be made yet; the list is full (1 of 1 rows)", "otm archive --older-than 0d   # what is done or cancelled leaves by itself: accept or cancel tasks", true},
+		}, "its row could not be made yet; the list is full (1 of 1 rows)", "otm archive --older-than 0d", true},
 		{"row not made", func(w *whyWorld) { w.task.RowID, w.rows = "", nil }, "its row could not be made yet", "", true},
 		{"row not made, as the board does not take it", func(w *whyWorld) {
 			w.task.RowID, w.rows = "", nil
@@ -540,7 +540,7 @@ func TestWhy(t *testing.T) {
 			w.rows[0].TaskID = ""
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec0", TaskID: "T-00001", Title: "Copy", Assignee: "gate"})
 		}, `somebody changed the Task ID of its row, and it cannot be written back while another row, "Copy", bears it`, "clear the Task ID of that row", false},
-		{"its id cleared, woken", func(w *whyWorld) { w.rows[0].TaskID = ""; w.woken(nil, 1) }, "woken 1h ago and has not taken it; somebody changed the Task ID", "it is woken again", true},
+		{"its id cleared, woken", func(w *whyWorld) { w.rows[0].TaskID = ""; w.woken(nil, 1) }, "it is woken again with the dispatcher's next pass; somebody changed the Task ID", "it is woken again", true},
 		{"row back, not noted", func(w *whyWorld) { w.taken(); w.gone() }, "reported nothing yet; its row was gone and is back", "", false},
 		{"row gone while the snapshot is older", func(w *whyWorld) {
 			w.task.GoneAt = w.now
@@ -593,7 +593,7 @@ func TestWhy(t *testing.T) {
 			c.spoil(w)
 			v := w.view()
 			r, err := why.Of(v, 1)
-			if err != nil || !strings.Contains(r.Sentence, c.want) || !strings.Contains(r.Next, c.next) || c.next == "" && r.Next != "" {
+			if err != nil || !strings.Contains(r.Sentence, c.want) || !strings.Contains(r.Sentence+" → "+r.Next+"; or: "+r.Or, c.next) || c.next == "" && r.Next != "" {
 				t.Errorf("why = %+v, %v; want %q, next %q", r, err, c.want, c.next)
 			}
 			if got := r.Slow(v); got != c.slow {
@@ -674,7 +674,7 @@ func TestWhyTellsOfPauses(t *testing.T) {
 				v := w.view()
 				r, err := why.Of(v, 1)
 				told := slices.ContainsFunc(r.Findings, func(f explain.Finding) bool { return string(f.Code) == pause.code })
-				if err != nil || told != c.holds || told && (!strings.Contains(r.Next, "otm resume "+agent) || !r.Slow(v)) {
+				if err != nil || told != c.holds || told && (!strings.Contains(r.Next+r.Or, "otm resume "+agent) || !r.Slow(v)) {
 					t.Errorf("%s: told of: %v, want %v; why = %+v, %v", pause.code, told, c.holds, r, err)
 				}
 			}

@@ -70,6 +70,9 @@ func reasonText(r *why.Reason, indent, next string) string {
 	if r.Next != "" {
 		text += "\n" + next + safe.Escape(r.Next)
 	}
+	if r.Or != "" {
+		text += "\n" + strings.NewReplacer("→ ", "or: ", "next: ", "or:   ").Replace(next) + safe.Escape(r.Or)
+	}
 	return text
 }
 

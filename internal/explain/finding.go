@@ -82,19 +82,20 @@ func (l Level) Severity() int { return map[Level]int{Warn: 1, Fail: 2}[l] }
 type text struct {
 	level Level
 	says  string
-	next  string // what to do or to run; "": nothing
+	next  string // what to do, or the line to run; "": nothing
+	or    string // what may be done instead; "": nothing
 }
 
 // texts is the table. The other files of this package fill it.
 var texts = map[Code]text{}
 
-// code puts an entry into the table. In says and next, {name} stands for an
+// code puts an entry into the table. In says, next and or, {name} stands for an
 // argument, and {name:form} for one in a form, see [form].
-func code(c Code, level Level, says, next string) Code {
+func code(c Code, level Level, says, next string, or ...string) Code {
 	if _, twice := texts[c]; twice {
 		panic("explain: two texts for " + string(c))
 	}
-	texts[c] = text{level, says, next}
+	texts[c] = text{level, says, next, strings.Join(or, "")}
 	return c
 }
 
@@ -129,24 +130,32 @@ type Told struct {
 	Level Level  `json:"level"`
 	Text  string `json:"text"`
 	Hint  string `json:"hint,omitempty"` // what to run or to do
+	Or    string `json:"or,omitempty"`   // what may be done instead
 	Finding
 }
 
 // Tell puts a finding into words.
 func Tell(f Finding, now time.Time) Told {
-	return Told{Level: f.Level(), Text: Sentence(&f, now), Hint: f.Next(now), Finding: f}
+	return Told{Level: f.Level(), Text: Sentence(&f, now), Hint: f.Next(now), Or: f.Or(now), Finding: f}
 }
 
 // Line is the finding with the next step behind.
 func (t Told) Line() string {
-	if t.Hint == "" {
-		return t.Text
+	line := t.Text
+	if t.Hint != "" {
+		line += " → " + t.Hint
 	}
-	return t.Text + " → " + t.Hint
+	if t.Or != "" {
+		line += "; or: " + t.Or
+	}
+	return line
 }
 
 // Next is what to do about it, or the command to run; "": nothing.
 func (f *Finding) Next(now time.Time) string { return f.fill(texts[f.Code].next, now) }
+
+// Or is what may be done instead of Next; "": nothing.
+func (f *Finding) Or(now time.Time) string { return f.fill(texts[f.Code].or, now) }
 
 func (f *Finding) fill(template string, now time.Time) string {
 	var b strings.Builder

@@ -1,10 +1,5 @@
 package explain
 
-// next steps that several findings share.
-const (
-	dispatchOnce = "otm-dispatcher --once"
-)
-
 // What otm fsck says. {next} is worked out by the check, which knows what is
 // left to go by.
 var (
@@ -27,6 +22,6 @@ var (
 	EntriesBroken = code("fsck_entries_broken", Warn, "the dispatch file in {path} is not JSON", "otm-dispatcher --once   # sets it aside and begins it anew")
 	CounterBad    = code("fsck_counter_bad", Warn, "{error}", "otm fsck --repair")
 	CounterBehind = code("fsck_counter_behind", Fail, "it says {next}, and {last} exists", "otm fsck --repair")
-	DropWaits     = code("fsck_drop_waits", Warn, "{name} still waits in {inbox}", "otm-injector --once   # otm why --all says what it waits for")
+	DropWaits     = code("fsck_drop_waits", Warn, "{name} still waits in {inbox}", "otm-injector --once")
 	Litter        = code("fsck_litter", Warn, "a crashed writer left {path}", "otm fsck --repair   # removes it")
 )

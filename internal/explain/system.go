@@ -21,9 +21,9 @@ var (
 	DropFailed    = code("drop_failed", Warn, "the drop {file} failed ({class}): {error}", "")
 	DropKept      = code("drop_kept", Warn, "the drop {file} stays in the inbox: {reason}", "")
 	ConfigChanged = code("config_changed", Warn, "otm.toml was changed since this process started", "{apply}")
-	ListFull      = code("list_full", Warn, "the list is full", "otm archive --older-than 0d   # what is done or cancelled leaves by itself: accept or cancel tasks")
-	ListFullAt    = code("list_full_at", Warn, "the list is full ({rows} of {limit} rows)", "otm archive --older-than 0d   # what is done or cancelled leaves by itself: accept or cancel tasks")
-	TokenRefused  = code("token_refused", Fail, "the board refuses the token: {error}", "otm init --slack --token-stdin   # paste one that is good, then Enter")
+	ListFull      = code("list_full", Warn, "the list is full", "otm archive --older-than 0d")
+	ListFullAt    = code("list_full_at", Warn, "the list is full ({rows} of {limit} rows)", "otm archive --older-than 0d")
+	TokenRefused  = code("token_refused", Fail, "the board refuses the token: {error}", "otm init --slack --token-stdin")
 	RateLimited   = code("rate_limited", OK, "the rate limit of {method} is reached until {until:at}", "")
 )
 
@@ -37,12 +37,12 @@ var (
 
 // What is said about a directory as a whole.
 var (
-	NotifyFails    = code("notify_fails", Fail, "the outlet {outlet} of [notify] has taken nothing since {since:at}: {error}", "{next}otm notify test   # tries it now")
+	NotifyFails    = code("notify_fails", Fail, "the outlet {outlet} of [notify] has taken nothing since {since:at}: {error}", "otm notify test")
 	NotifyOff      = code("notify_off", Warn, "people have been told nothing since {since:at}: it was turned off", "otm notify on")
 	NobodyLooks    = code("nobody_looks", Fail, "nobody looks for incidents since {since:ago}: {why}", "{start}")
 	OpenClawUnread = code("openclaw_unread", Warn, "agents that only openclaw.json names are not known: {error}", "correct that file, or gateway.config of otm.toml")
 	NoAgents       = code("no_agents", Fail, "no agent is configured: nothing can be handed out", "edit {config:sh}")
 	BacklogOld     = code("backlog_old", Fail, "{n:drop waits|drops wait} in the inboxes, the oldest for {since:age}", "otm status")
-	FilesFailed    = code("files_failed", Warn, "{n:drop|drops} failed", "otm dead   # says why, and what to do about each")
+	FilesFailed    = code("files_failed", Warn, "{n:drop|drops} failed", "otm dead")
 	ListNearlyFull = code("list_nearly_full", Warn, "the list holds {rows} rows of {limit}", "otm archive --older-than 7d --yes")
 )

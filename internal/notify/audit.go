@@ -258,6 +258,9 @@ func (a *Audit) say(e *core.Event, t *core.Task) []string {
 	case core.EditedByPerson:
 		return []string{fmt.Sprintf("Human(%s) change detected: %s = %s (IE-01)", by, data.Field, data.To)}
 	case core.Notified:
+		if data.Loss {
+			return []string{fmt.Sprintf("OTM → Agent(%s): Task taken away — %s (OE-04)", data.Agent, t.Title)}
+		}
 		return []string{fmt.Sprintf("OTM → Agent(%s): Task assigned — %s (OE-01)", data.Agent, t.Title)}
 	case core.Acknowledged:
 		return []string{fmt.Sprintf("Agent(%s) → OTM: Task acknowledged (IE-03)", by)}

@@ -45,6 +45,6 @@ func (n *Notifier) incident(items []Item, e *core.Event) []Item {
 	if over {
 		return append(items, problem(item, "over: "+safe.Escape(says.Text)))
 	}
-	item.Next = safe.Escape(says.Hint)
+	item.Next, item.Or = safe.Escape(says.Hint), safe.Escape(says.Or)
 	return append(items, problem(item, safe.Escape(says.Text)))
 }

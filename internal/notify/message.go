@@ -43,6 +43,7 @@ type Item struct {
 	Over   bool            `json:"over,omitempty"` // the problem is no more
 	Text   string          `json:"text"`           // one line, without control characters
 	Next   string          `json:"next,omitempty"` // what to run or to do
+	Or     string          `json:"or,omitempty"`   // what may be done instead
 	Update int64           `json:"seq,omitempty"`  // the number of the event
 	// Incident is the number of that of a problem.
 	Incident int64 `json:"incident,omitempty"`
@@ -111,6 +112,9 @@ func (m *Message) render(escape func(string) string, limit int) string {
 		if next != "" {
 			line += escape(" → " + next)
 		}
+		if or := m.Items[i].Or; or != "" {
+			line += escape("; or: " + cut(or, maxNext))
+		}
 		if room -= len(utf16.Encode([]rune(line))) + 1; limit > 0 && room < 0 {
 			more += i + 1
 			break
@@ -158,13 +162,13 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	case !moved, e.By.Kind == core.Person && m.To != pipeline.Done, e.By.Kind == core.Board && m.To != pipeline.Done:
 		return nil, nil // who did it knows
 	case m.To == pipeline.Blocked:
-		item.Kind, item.Next = Blocked, fmt.Sprintf("otm say --unblock %v 'TEXT'", e.Task)
+		item.Kind, item.Next = Blocked, stepOf(explain.Blocked, e.Task)
 	case m.To == pipeline.AgentDone:
-		item.Kind, item.Next = Review, fmt.Sprintf("otm accept %v, or otm rework %v --reason 'what is to be done'", e.Task, e.Task)
+		item.Kind, item.Next, item.Or = Review, stepOf(explain.ToReview, e.Task), alternativeOf(explain.ToReview, e.Task)
 	case m.To == pipeline.Done:
 		item.Kind = Done
 	case m.To == pipeline.Failed:
-		item.Kind, item.Next = Failed, fmt.Sprintf("otm requeue %v, or otm assign %v --to AGENT", e.Task, e.Task)
+		item.Kind, item.Next, item.Or = Failed, stepOf(explain.SetFailed, e.Task), alternativeOf(explain.SetFailed, e.Task)
 	default:
 		return nil, nil
 	}
@@ -219,4 +223,16 @@ func (n *Notifier) retried(w words, t *core.Task, retry core.RetryScheduled) wor
 		}
 	}
 	return w
+}
+
+// stepOf is the next step of a finding about a task, as otm why gives it.
+func stepOf(code explain.Code, id pipeline.TaskID) string {
+	f := explain.New(code).On(id)
+	return f.Next(time.Time{})
+}
+
+// alternativeOf is what may be done instead.
+func alternativeOf(code explain.Code, id pipeline.TaskID) string {
+	f := explain.New(code).On(id)
+	return f.Or(time.Time{})
 }

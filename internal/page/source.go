@@ -63,6 +63,7 @@ type Command struct {
 type Detail struct {
 	Why     string      `json:"why"`            // why the task is where it is
 	Next    string      `json:"next,omitempty"` // what to do about it
+	Or      string      `json:"or,omitempty"`   // what may be done instead
 	History []view.Line `json:"history"`
 	Log     *Log        `json:"log,omitempty"`
 }

@@ -309,26 +309,32 @@ func byStatus(v *view.View, t *view.Task) draft {
 	return at(WithHuman, since, explain.SetAside, "status", status, "since", since, "by", by)
 }
 
-// toRetry is for a task that waits for its next run.
+// toRetry is for a task that waits for its next run. It begins when the task and its agent need
+// wait no more.
 func toRetry(v *view.View, t *view.Task) draft {
 	run, until := t.State.Runs.Last(), t.State.Wait.Until
 	if !t.State.Wait.Waits(v.Now) || run == nil {
 		return at(ToAgent, until, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...)
 	}
+	var more []explain.Finding
+	stopped := false // somebody, or OTM, keeps the agent from being started
+	if t.Agent != nil {
+		h := v.Agent(t.Agent).Outlook.Health
+		stopped = h.AgentState != nil && (h.Paused != nil || !h.LeftAlone.IsZero())
+		if h.AgentState != nil && !stopped && h.NextStart.After(until) {
+			until = h.NextStart
+			more = append(more, explain.New(explain.AgentHeld, "agent", t.Agent.Name))
+		}
+	}
 	d := at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run))
 	if run.Ending == core.EndCanceled {
 		d = at(ToRetry, run.Ended, explain.RetryTaken, "run", run.Number, "at", run.Ended, "agent", run.Agent, "until", until)
 	}
-	d = d.and(trouble(v, t, heartbeat.Dispatcher)...)
-	if t.Agent == nil {
-		return d
+	d = d.and(more...).and(trouble(v, t, heartbeat.Dispatcher)...)
+	if stopped {
+		return held(v, d, t)
 	}
-	// What delays the agent says something only if it lasts longer than the task's own wait.
-	h := v.Agent(t.Agent).Outlook.Health
-	if h.AgentState == nil || h.Paused == nil && h.LeftAlone.IsZero() && !h.NextStart.After(until) {
-		return d
-	}
-	return held(v, d, t)
+	return d
 }
 
 // look says where to read why a run failed.

@@ -19,6 +19,7 @@ import (
 type Reason struct {
 	Sentence string            `json:"why"`
 	Next     string            `json:"next,omitempty"`  // what to do or to run; "" where nothing is to be done
+	Or       string            `json:"or,omitempty"`    // what may be done instead, or besides for an update that failed
 	Stage    Stage             `json:"stage"`           // where it is
 	Since    *time.Time        `json:"since,omitempty"` // since when it is there
 	Findings []explain.Finding `json:"findings"`        // what Sentence and Next say
@@ -112,12 +113,12 @@ func (d draft) reason(id pipeline.TaskID, now time.Time) Reason {
 		f := &d.findings[i]
 		f.Task = id
 		r.Lines = append(r.Lines, f.Text(now))
-		next := f.Next(now)
-		if r.Next != "" && next != "" && slices.Contains(ofUpdates, f.Code) {
-			next = r.Next + "; for the update: " + next
-		}
-		if next != "" {
-			r.Next = next
+		switch next := f.Next(now); {
+		case next == "":
+		case r.Next != "" && slices.Contains(ofUpdates, f.Code):
+			r.Or = next
+		default:
+			r.Next, r.Or = next, f.Or(now)
 		}
 	}
 	r.Sentence = strings.Join(r.Lines, "; ")

@@ -511,11 +511,16 @@ async function loadDetail() {
   }
 }
 
+// steps is what to do, and what may be done instead.
+function steps(next, or) {
+  return or ? `${next}; or: ${or}` : next;
+}
+
 function drawDetail(detail) {
   put($("taskWhyText"), detail.why);
   // The buttons below say what to do about what is due.
   $("taskNext").hidden = !detail.next || due(state.tasks.get(open));
-  put($("taskNext"), detail.next);
+  put($("taskNext"), steps(detail.next, detail.or));
   $("taskLogBox").hidden = !detail.log;
   if (detail.log) {
     put($("logHeading"), `Last lines of run ${detail.log.run}`);
@@ -849,7 +854,7 @@ function drawHealth() {
   const items = own && judged ? [{ text: `${own}: what follows may be old.` }, ...problems] : problems.length || !judged ? problems : [{ text: "None." }];
   reconcile($("problems"), items.map((p, i) => ({ ...p, i })), (p) => p.i, () => el("li", {}, el("span", { dir: "auto" }), el("small", { dir: "auto" })), (e, p) => {
     put(e.firstChild, p.text);
-    put(e.lastChild, p.hint ? `→ ${p.hint}` : "");
+    put(e.lastChild, p.hint ? `→ ${steps(p.hint, p.or)}` : "");
   });
   drawAgents();
   reconcile($("components"), state.components, (c) => c.id, () => el("li", {}, el("span", { class: "dot", "aria-hidden": "true" }), el("div", {}, el("b", {}), el("span", {}), el("small", {}))), (e, c) => {

@@ -1,0 +1,26 @@
+package explain
+
+// The lines that several findings give. Each step has one spelling, here.
+const (
+	dispatchOnce = "otm-dispatcher --once"
+
+	whyTask  = "otm why {task}"
+	accept   = "otm accept {task}"
+	activate = "otm activate {task}"
+	answer   = "otm unblock {task} --reason 'the answer'"
+	assign   = "otm assign {task} --to AGENT"
+	release  = "otm release {task}"
+	free     = "otm release {other}" // of another task
+	requeue  = "otm requeue {task} --reset"
+	resume   = "otm resume {agent:sh}"
+	retryNow = "otm requeue {task}" // it waits for a retry
+	sendBack = "otm rework {task} --reason 'what is to be done'"
+	stop     = "otm stop {task}"
+
+	lookAt  = "{look}"
+	tailLog = "tail {log:sh}"
+	killAll = "kill -- -{pid}"
+	gateLog = "openclaw logs"
+	removed = "rm {path:sh}"
+	again   = "otm retry {file:sh}"
+)
