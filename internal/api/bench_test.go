@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -34,6 +35,14 @@ func BenchmarkAPI(b *testing.B) {
 	var mu sync.Mutex
 	took := map[string][]time.Duration{}
 	var running sync.WaitGroup
+	cpu := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := cpu()
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for n := 0; b.Loop(); n++ {
@@ -61,6 +70,7 @@ func BenchmarkAPI(b *testing.B) {
 		})
 	}
 	running.Wait()
+	b.ReportMetric(float64((cpu()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 	for name, all := range took {
 		slices.Sort(all)
 		b.Logf("%-28s p50 %v  p99 %v  of %d", name, all[len(all)/2].Round(100*time.Microsecond), all[len(all)*99/100].Round(100*time.Microsecond), len(all))
