@@ -254,9 +254,12 @@ func (v *View) taskOf(row *pipeline.Row) pipeline.TaskID {
 	return id // nothing else is known about it
 }
 
-// Status is the status that the board shows, or else that of the state.
+// Status is the status that the board shows, or else that of the state. The state comes
+// first where the board shows what OTM wrote there: OTM is about to write the next one.
 func (t *Task) Status() pipeline.Status {
 	switch {
+	case t.Row != nil && t.State != nil && t.Row.Status == t.State.Shown.Status:
+		return t.State.Status
 	case t.Row != nil:
 		return t.Row.CurrentStatus()
 	case t.State != nil:

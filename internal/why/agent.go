@@ -260,5 +260,5 @@ func isPersons(t *view.Task) bool { return t.Agent != nil && t.Agent.Person }
 
 // personsTurn is for a task that a person has.
 func personsTurn(t *view.Task, since time.Time) draft {
-	return at(WithHuman, since, explain.PersonsTurn, "status", t.Row.CurrentStatus(), "agent", t.Agent.Name, "since", since)
+	return at(WithHuman, since, explain.PersonsTurn, "status", t.Status(), "agent", t.Agent.Name, "since", since)
 }

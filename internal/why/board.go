@@ -270,7 +270,7 @@ func withBearer(d draft, t *view.Task) draft {
 
 // byStatus is for a task that stands on the board.
 func byStatus(v *view.View, t *view.Task) draft {
-	status := t.Row.CurrentStatus()
+	status := t.Status()
 	since := t.Since(status)
 	by := ""
 	if t.State.Status == status && t.State.StatusBy.Kind != "" {
