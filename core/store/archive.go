@@ -78,7 +78,10 @@ func (dir archiveDir) write(name string, lines []byte, is seal) (sum string, err
 		return "", err
 	}
 	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err != nil {
+		return "", err
+	}
 	z.Write(lines) // writing to memory does not fail
 	z.Write(append(end, '\n'))
 	if err := errors.Join(z.Close(), durable.Mkdir(string(dir))); err != nil {
@@ -120,9 +123,9 @@ func unseal(packed []byte) (lines []byte, is seal, err error) {
 	return all[:end], is, nil
 }
 
-// loadArchives returns all archives, the oldest first.
-func loadArchives(t tx) ([]archive, error) {
-	rows, err := t.Query("SELECT day, first, last, until_at, sum FROM archives ORDER BY last")
+// loadArchives returns the archives that have events after one, the oldest first.
+func loadArchives(t tx, after int64) ([]archive, error) {
+	rows, err := t.Query("SELECT day, first, last, until_at, sum FROM archives WHERE last > $1 ORDER BY last", after)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +176,7 @@ func (dir archiveDir) events(a *archive) ([]core.Event, error) {
 
 // find returns the archived events that a filter selects, in their order.
 func (dir archiveDir) find(t tx, f core.EventFilter) (found []core.Event, err error) {
-	all, err := loadArchives(t)
+	all, err := loadArchives(t, f.After)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +191,7 @@ func (dir archiveDir) find(t tx, f core.EventFilter) (found []core.Event, err er
 	}
 	for i := range all {
 		a := &all[i]
-		if a.last <= f.After || f.Task != 0 && !only[a.last] || !f.Since.IsZero() && a.until.Before(f.Since) {
+		if f.Task != 0 && !only[a.last] || !f.Since.IsZero() && a.until.Before(f.Since) {
 			continue
 		}
 		events, err := dir.events(a)
@@ -277,7 +280,7 @@ func dueDay(ctx context.Context, s *Store, now time.Time, keep time.Duration, by
 	err = s.read(ctx, func(t tx) error {
 		due = nil
 		d := &day{tasks: map[pipeline.TaskID]bool{}}
-		if d.before, err = loadArchives(t); err != nil {
+		if d.before, err = loadArchives(t, 0); err != nil {
 			return err
 		}
 		begin, err := dayOfFirst(t, time.Time{}, now)

@@ -62,6 +62,8 @@ type engine interface {
 	migrate(ctx context.Context, steps goose.ProviderOption) error
 	// ddl translates the text of a migration.
 	ddl(text string) string
+	// copyTo copies the database to a file that must not exist yet.
+	copyTo(ctx context.Context, path string) error
 	// backup copies the tables of states, and returns where the copy is.
 	backup(ctx context.Context, stamp string) (string, error)
 	close() error
@@ -196,8 +198,10 @@ func (e *sqliteEngine) ddl(text string) string {
 
 func (e *sqliteEngine) backup(ctx context.Context, stamp string) (string, error) {
 	path := strings.TrimSuffix(e.path, ".db") + "-" + stamp + ".db"
-	return path, e.db.Backup(ctx, path)
+	return path, e.copyTo(ctx, path)
 }
+
+func (e *sqliteEngine) copyTo(ctx context.Context, path string) error { return e.db.Backup(ctx, path) }
 
 func (e *sqliteEngine) close() error { return errors.Join(e.db.Close(), e.release()) }
 
@@ -347,6 +351,8 @@ func (e *postgres) backup(ctx context.Context, stamp string) (string, error) {
 		return nil
 	})
 }
+
+func (e *postgres) copyTo(context.Context, string) error { return ErrNoFile }
 
 func (e *postgres) close() error { return e.pool.Close() }
 

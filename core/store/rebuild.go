@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,6 +67,14 @@ func Rebuild(ctx context.Context, s *Store, now time.Time) (backup string, found
 	return backup, found, err
 }
 
+// ErrNoFile says that the database is not a file of the data directory.
+var ErrNoFile = errors.New("the store is in PostgreSQL")
+
+// Backup copies the database to a file that must not exist yet, durably, while others write.
+func Backup(ctx context.Context, s *Store, path string) error {
+	return s.use(ctx, func(db engine) error { return db.copyTo(ctx, path) })
+}
+
 // replayed is the state that follows from the events.
 type replayed struct {
 	state core.State
@@ -105,7 +114,7 @@ const replayChunk = 1000
 // replay returns the state that follows from all events: from the newest snapshot of the
 // archive, and what came later.
 func replay(t tx, s *Store) (*replayed, error) {
-	archives, err := loadArchives(t)
+	archives, err := loadArchives(t, 0)
 	if err != nil {
 		return nil, err
 	}

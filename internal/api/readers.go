@@ -44,7 +44,7 @@ type EventFilter struct {
 }
 
 func (f *EventFilter) filter() (core.EventFilter, error) {
-	out := core.EventFilter{After: f.After, Agent: f.Agent, Types: f.Types}
+	out := core.EventFilter{After: f.After, Agent: f.Agent, Types: f.Types, Archived: true}
 	for _, t := range f.Types {
 		if !slices.Contains(core.Types(), t) {
 			return out, &app.FieldError{Field: "query.type", Err: errors.New("there is " + strings.Join(core.Types(), ", "))}

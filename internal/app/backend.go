@@ -190,7 +190,7 @@ func (b *Backend) repeated(ctx context.Context, s *store.Store, r Request, c cor
 	case done.Sum != c.Sum:
 		return nil, &KeyError{r.Key}
 	}
-	f := core.EventFilter{Task: done.Task}
+	f := core.EventFilter{Task: done.Task, Archived: true}
 	if done.Task == 0 {
 		f.Agent = agent
 	}

@@ -79,7 +79,7 @@ func (c *check) counterAbove() error {
 // temporary file.
 var TempFolders = []string{
 	"", "new-tasks", "task-updates", "processed", "failed", "tasks", "keys",
-	"board", "board/page", "secrets", "archive",
+	"board", "board/page", "secrets", "archive", "backup",
 }
 
 // litterAge is the age from which on a temporary file is left over.
