@@ -84,7 +84,7 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 	root.PersistentFlags().String("dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
-		statusCommand(s), agentsCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s), deadCommand(s), incidentsCommand(s), dailyCommand(s), eventsCommand(s), waitCommand(s), backupCommand(s), rebuildCommand(s),
+		statusCommand(s), agentsCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s), deadCommand(s), incidentsCommand(s), dailyCommand(s), eventsCommand(s), waitCommand(s), statsCommand(s), backupCommand(s), rebuildCommand(s),
 		nextCommand(s), pauseCommand(s), resumeCommand(s), sayCommand(s), notifyCommand(s), watchdogCommand(s), tokenCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 	)
 	for i := range taskCommands {

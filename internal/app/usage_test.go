@@ -68,7 +68,7 @@ func TestC15Guesses(t *testing.T) {
 	before := p.kept()
 	for _, c := range []struct{ args, hint string }{
 		{"get T-1", "otm --help"},
-		{"staus", "otm status"},
+		{"sttatus", "otm status"},
 		{"lsit --all", "otm list"},
 		{"--dir /d lsit", "otm --help"},
 		{"version", "otm --help"},
