@@ -14,7 +14,7 @@ type Move struct {
 	To   pipeline.Status
 	By   []Kind
 	When string // for docs/state-machine.md
-	// Later says that no command makes this move yet: it comes with runs and review.
+	// Later says that no command makes this move yet.
 	Later bool
 }
 
