@@ -389,6 +389,7 @@ var killedElsewhere = []struct{ points, file, test string }{
 	{"settle.explained", "pipeline/inbox/settle_test.go", "TestSettleSurvivesACrash"},
 	{"retry.explanation retry.moved retry.editing retry.edited", "pipeline/inbox/retry_test.go", "TestRetrySurvivesACrash"},
 	{"store.commit", "core/store/process_test.go", "TestKilled"}, // of PostgreSQL
+	{"archive.written archive.snapshot archive.settled", "core/store/archive_test.go", "TestArchiveKilled"},
 	{"import.chunk import.aside", "internal/before/import_test.go", "TestImportKilled"},
 	{"board.imported", "internal/board/kill_test.go", "TestKillWhileImporting"},
 	{"end.before end.after", "dispatch/end_linux_test.go", "TestKilledBeforeItEndsAProcess"},

@@ -127,16 +127,17 @@ func replay(t tx, s *Store) (*replayed, error) {
 	if n := len(archives); n > 0 {
 		after = archives[n-1].last
 	}
-	for {
+	for first := true; ; first = false {
 		events, err := loadEvents(t, core.EventFilter{After: after, Limit: replayChunk})
 		if err != nil {
 			return nil, err
 		}
+		if first && len(events) > 0 && events[0].Seq != after+1 {
+			return nil, fmt.Errorf("events %d to %d are missing: neither the table nor the archive has them", after+1, events[0].Seq-1)
+		}
 		for i := range events {
-			if after++; events[i].Seq != after {
-				return nil, fmt.Errorf("events %d to %d are missing: neither the table nor the archive has them", after, events[i].Seq-1)
-			}
 			core.Apply(&r.state, &events[i])
+			after = events[i].Seq
 		}
 		if len(events) < replayChunk {
 			break
