@@ -210,6 +210,21 @@ func (dir archiveDir) find(t tx, f core.EventFilter) (found []core.Event, err er
 	return found, nil
 }
 
+// CheckArchives reads all archives and returns what is wrong with them. It changes nothing.
+func CheckArchives(ctx context.Context, s *Store) (wrong []error, err error) {
+	var all []archive
+	err = s.read(ctx, func(t tx) (err error) {
+		all, err = loadArchives(t, 0)
+		return err
+	})
+	for i := range all {
+		if _, bad := archiveDirOf(s).events(&all[i]); bad != nil {
+			wrong = append(wrong, bad)
+		}
+	}
+	return wrong, err
+}
+
 // archivesOf returns the last events of the archives that have events of a task.
 func archivesOf(t tx, task pipeline.TaskID) (map[int64]bool, error) {
 	rows, err := t.Query("SELECT last FROM archived_tasks WHERE task = $1", int64(task))

@@ -69,6 +69,9 @@ func TestEventsArchived(t *testing.T) {
 	if err := os.WriteFile(archive, []byte("edited"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if code, out := p.main("otm", "rebuild", "--check"); code != cli.Partial || strings.Count(out, archive) < 2 {
+		t.Errorf("checked with an edited archive: exit %d: %s", code, out)
+	}
 	for _, args := range [][]string{{"events"}, {"history"}, {"show", "1"}} {
 		code, out := p.main(append([]string{"otm"}, args...)...)
 		if code != cli.Failed || strings.Count(out, archive) < 2 || !strings.Contains(out, "is damaged") || !strings.Contains(out, "back from a backup") {

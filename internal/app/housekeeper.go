@@ -36,7 +36,10 @@ func (k *housekeeper) keep(ctx context.Context) error {
 	if now.Sub(k.looked).Abs() < houseEvery {
 		return err
 	}
-	if err = errors.Join(err, k.archive(ctx, s, now), k.backup(ctx, s, now)); err == nil {
+	if err == nil { // what is archived has its line in the log
+		err = k.archive(ctx, s, now)
+	}
+	if err = errors.Join(err, k.backup(ctx, s, now)); err == nil {
 		k.looked = now
 	}
 	return err

@@ -18,9 +18,9 @@ func rebuildCommand(s cli.Streams) *cobra.Command {
 		Use:   "rebuild",
 		Short: "Make the tables anew from the events",
 		Long: `Events are the truth: what the tables say of tasks and agents follows from them.
---check replays all events and prints what differs; exits with 3 if something
-does. Without it, rows that differ are replaced by what the events say, after a
-backup.`,
+--check replays all events, reads all archives, and prints what differs or is
+damaged; exits with 3 if something is. Without it, rows that differ are replaced
+by what the events say, after a backup.`,
 		Example: "  otm rebuild --check",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if check {
@@ -54,7 +54,14 @@ func checkStore(ctx context.Context, h *Home) error {
 	for _, d := range differences {
 		fmt.Fprintln(h.Out, safe.Escape(d))
 	}
-	if len(differences) > 0 {
+	wrong, err := store.CheckArchives(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, bad := range wrong {
+		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(bad.Error()), safe.Escape(store.Hint(bad)))
+	}
+	if len(differences)+len(wrong) > 0 {
 		return cli.Exit(cli.Partial)
 	}
 	fmt.Fprintln(h.Out, "no problems found")

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -244,9 +245,15 @@ func TestEventLog(t *testing.T) {
 	}
 	d.end(1)
 	mirror()
-	var got []int64
-	for _, name := range []string{path + ".1", path} {
-		for line := range strings.Lines(content(t, name)) {
+	d.checkLog(path+".1", path)
+}
+
+// checkLog checks that each event has one line in a log, in order.
+func (d *dweller) checkLog(paths ...string) {
+	d.Helper()
+	var got, want []int64
+	for _, name := range paths {
+		for line := range strings.Lines(content(d.T, name)) {
 			var e mirroredEvent
 			_, doc, _ := strings.Cut(line, "] {")
 			if json.Unmarshal([]byte("{"+doc), &e) == nil {
@@ -254,13 +261,41 @@ func TestEventLog(t *testing.T) {
 			}
 		}
 	}
-	var want []int64
-	for _, e := range eventsOf(t, d.h, 0) {
+	for _, e := range eventsOf(d, d.h, 0) {
 		want = append(want, e.Seq)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the log has %v, want %v", got, want)
+		d.Errorf("the log has %v, want %v", got, want)
 	}
+}
+
+// TestHousekeepingWhereTheDiskFails: what a disk refuses, or a full one, is done by the next run:
+// each event is in one place and has its line, and the backup is made.
+func TestHousekeepingWhereTheDiskFails(t *testing.T) {
+	t.Parallel()
+	crashtest.Each(t, syscall.ENOSPC, func(refuse crashtest.Refuse) {
+		d := newDweller(t, time.Hour)
+		d.begin(1)
+		d.end(1)
+		storeOf(t, d.h)
+		d.now = d.now.Add(30 * time.Hour)
+		work := func() error { return d.keep.keep(t.Context()) }
+		refused, err := refuse(d.h.Dir, work)
+		refused.Told(t, err, false)
+		if err := work(); err != nil {
+			t.Errorf("refused %q, and then: %v", refused, err)
+		}
+		for _, path := range []string{"archive/events-2026-01-01.ndjson.gz", "archive/snapshot-2026-01-01.json.gz", "backup/otm.db-2026-01-02"} {
+			if !exists(filepath.Join(d.h.Dir, path)) {
+				t.Errorf("refused %q: %s is missing", refused, path)
+			}
+		}
+		if live, err := storeOf(t, d.h).Events(t.Context(), core.EventFilter{}); len(live) > 0 || err != nil {
+			t.Errorf("refused %q: %d events stay, %v", refused, len(live), err)
+		}
+		d.checkLog(filepath.Join(d.h.LogDir(), eventsLog))
+		d.must("otm", "rebuild", "--check")
+	})
 }
 
 // TestBackup: a backup is made each day after four o'clock, by the clock of the machine, and on
