@@ -213,6 +213,19 @@ func TestArchiveOddClocks(t *testing.T) {
 	check(t, s)
 }
 
+// A table that lost events, as by a person with another program, is archived as it is.
+func TestArchiveWithGaps(t *testing.T) {
+	t.Parallel()
+	s := opened(t)(Open(t.Context(), t.TempDir(), Options{}))
+	someDays(t, s)
+	change(t, s, `DELETE FROM events WHERE task = 10`)
+	before := allEvents(t, s, core.EventFilter{})
+	archiveAt(t, s, testKeep+9*aDay, "2026-11-29", "2026-11-30", "2026-12-01")
+	if got := allEvents(t, s, core.EventFilter{}); !reflect.DeepEqual(got, before) {
+		t.Errorf("%d of %d events", len(got), len(before))
+	}
+}
+
 // The ids of commands are kept for 400 days, and those that have no time for ever.
 func TestCommandsForgotten(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *Store) {

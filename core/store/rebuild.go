@@ -132,16 +132,16 @@ func replay(t tx, s *Store) (*replayed, error) {
 		if err != nil {
 			return nil, err
 		}
-		if first && len(events) > 0 && events[0].Seq != after+1 {
+		if len(events) > 0 && after > 0 && first && events[0].Seq != after+1 {
 			return nil, fmt.Errorf("events %d to %d are missing: neither the table nor the archive has them", after+1, events[0].Seq-1)
 		}
 		for i := range events {
 			core.Apply(&r.state, &events[i])
-			after = events[i].Seq
 		}
 		if len(events) < replayChunk {
 			break
 		}
+		after = events[len(events)-1].Seq
 	}
 	for _, task := range r.state.Tasks {
 		values, err := rowOfTask(task)
