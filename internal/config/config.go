@@ -78,11 +78,11 @@ type Gateway struct {
 
 // Defaults of the configuration.
 const (
-	DefaultSlackURL    = "https://slack.com/api/"
-	DefaultSlackEnv    = "SLACK_BOT_TOKEN"
+	defaultSlackURL    = "https://slack.com/api/"
+	defaultSlackEnv    = "SLACK_BOT_TOKEN"
 	DefaultListen      = "127.0.0.1:18780"
-	DefaultGatewayURL  = "ws://127.0.0.1:18789"
-	DefaultGatewayEnv  = "OPENCLAW_GATEWAY_TOKEN"
+	defaultGatewayURL  = "ws://127.0.0.1:18789"
+	defaultGatewayEnv  = "OPENCLAW_GATEWAY_TOKEN"
 	DefaultSlackBudget = 1.0
 )
 
@@ -124,16 +124,16 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 			problems = append(problems, key+": "+err.Error())
 		}
 	}
-	c.Slack.URL = cmp.Or(getenv("SLACK_API_URL"), c.Slack.URL, DefaultSlackURL)
-	c.Slack.TokenEnv = cmp.Or(c.Slack.TokenEnv, DefaultSlackEnv)
+	c.Slack.URL = cmp.Or(getenv("SLACK_API_URL"), c.Slack.URL, defaultSlackURL)
+	c.Slack.TokenEnv = cmp.Or(c.Slack.TokenEnv, defaultSlackEnv)
 	c.Slack.TokenFile = c.abs(c.Slack.TokenFile)
 	problem("slack.api_url or SLACK_API_URL", CheckURL(c.Slack.URL, "http", "https"))
 	problems = append(problems, c.fillSlack(f)...)
 	if u := c.Store.URL; u != "" && !strings.HasPrefix(u, "postgres://") {
 		problem("store.url", errors.New("must begin with postgres://")) // the text may hold a secret
 	}
-	c.Gateway.URL = cmp.Or(getenv("OPENCLAW_GATEWAY_URL"), c.Gateway.URL, DefaultGatewayURL)
-	c.Gateway.TokenEnv = cmp.Or(c.Gateway.TokenEnv, DefaultGatewayEnv)
+	c.Gateway.URL = cmp.Or(getenv("OPENCLAW_GATEWAY_URL"), c.Gateway.URL, defaultGatewayURL)
+	c.Gateway.TokenEnv = cmp.Or(c.Gateway.TokenEnv, defaultGatewayEnv)
 	c.Gateway.TokenFile = c.abs(c.Gateway.TokenFile)
 	c.Gateway.Config = c.abs(c.Gateway.Config)
 	problem("gateway.url or OPENCLAW_GATEWAY_URL", CheckURL(c.Gateway.URL, "ws", "wss"))
@@ -218,7 +218,7 @@ func (c *Config) GatewayToken(getenv func(string) string) (string, error) {
 // SecretEnv lists the environment variables that hold secrets, or lead to one.
 func (c *Config) SecretEnv() []string {
 	return []string{
-		DefaultSlackEnv, DefaultGatewayEnv, DefaultTelegramEnv, DefaultWebhookEnv, "OTM_TOKEN_FILE",
+		defaultSlackEnv, defaultGatewayEnv, defaultTelegramEnv, defaultWebhookEnv, "OTM_TOKEN_FILE",
 		c.Slack.TokenEnv, c.Gateway.TokenEnv, c.Notify.Telegram.TokenEnv, c.Notify.Webhook.SecretEnv,
 	}
 }

@@ -41,9 +41,9 @@ var notifyKinds = []string{"blocked", "review", "done", "retry", "failed", "prob
 
 // Defaults of what tells people.
 const (
-	DefaultTelegramURL = "https://api.telegram.org"
-	DefaultTelegramEnv = "TELEGRAM_BOT_TOKEN"
-	DefaultWebhookEnv  = "OTM_WEBHOOK_SECRET"
+	defaultTelegramURL = "https://api.telegram.org"
+	defaultTelegramEnv = "TELEGRAM_BOT_TOKEN"
+	defaultWebhookEnv  = "OTM_WEBHOOK_SECRET"
 )
 
 // fill fills in defaults, and tells problem what is wrong. abs makes a path absolute.
@@ -64,14 +64,14 @@ func (n *Notify) fill(home string, abs func(string) string, problem func(key str
 		midnight := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
 		n.from, n.to = begin.Sub(midnight), end.Sub(midnight)
 	}
-	n.Telegram.URL = cmp.Or(n.Telegram.URL, DefaultTelegramURL)
+	n.Telegram.URL = cmp.Or(n.Telegram.URL, defaultTelegramURL)
 	problem("notify.telegram.api_url", CheckURL(n.Telegram.URL, "http", "https"))
-	n.Telegram.TokenEnv = cmp.Or(n.Telegram.TokenEnv, DefaultTelegramEnv)
+	n.Telegram.TokenEnv = cmp.Or(n.Telegram.TokenEnv, defaultTelegramEnv)
 	n.Telegram.TokenFile = abs(n.Telegram.TokenFile)
 	if n.Webhook.URL != "" {
 		problem("notify.webhook.url", CheckURL(n.Webhook.URL, "http", "https"))
 	}
-	n.Webhook.SecretEnv = cmp.Or(n.Webhook.SecretEnv, DefaultWebhookEnv)
+	n.Webhook.SecretEnv = cmp.Or(n.Webhook.SecretEnv, defaultWebhookEnv)
 	n.Webhook.SecretFile = abs(n.Webhook.SecretFile)
 }
 
