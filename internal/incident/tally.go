@@ -12,7 +12,7 @@ import (
 	"otm/internal/explain"
 )
 
-// Counts are what happened to the incidents of one code.
+// Counts count the incidents of one code.
 type Counts struct {
 	Opened    int `json:"opened"`
 	Corrected int `json:"autoCorrected"` // ended after OTM did something about it
@@ -39,7 +39,7 @@ type counter struct {
 	acted    map[int64]bool // incidents that stand, about which OTM did something
 }
 
-// begins are the types of the events with which something wrong begins.
+// begins are the types of the events that are counted as opened.
 var begins = []string{"IncidentOpened", "ReconciliationDrift", "StepRepeated"}
 
 // Tallies counts all incidents by their codes, also those of the specification of which
@@ -104,7 +104,7 @@ func (c *Counts) add(n Counts) {
 	c.Escalated += n.Escalated
 }
 
-// Day is what came up in a day, or in several.
+// Day counts the incidents of a day, or of several.
 type Day struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
@@ -113,7 +113,7 @@ type Day struct {
 	Counts
 }
 
-// Daily is what came up from a time until before another one.
+// Daily counts the incidents from a time until before another one.
 func Daily(ctx context.Context, store core.Reader, from, to time.Time) (*Day, error) {
 	all, err := Tallies(ctx, store, from, to)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package incident gives what is wrong a life: it opens an incident when a finding holds,
-// closes it when the finding holds no more, and counts. What is wrong is judged elsewhere
-// (internal/view): there is one judgement.
+// Package incident opens an incident when a finding holds, closes it when the finding holds no
+// more, and counts incidents. It judges nothing itself: findings come from internal/view.
 package incident
 
 import (
@@ -27,9 +26,9 @@ type Watcher struct {
 	Every time.Duration // between two looks; zero: LookEvery
 	Beat  func()        // called when a look was made; nil: nothing is
 
-	seen    map[string]time.Time // since when what has no incident is found, by key
+	seen    map[string]time.Time // since when a finding without an incident holds, by key
 	gone    map[int64]time.Time  // since when the condition of an incident that stands is away
-	settles bool                 // what was found, or is away, is not settled yet
+	settles bool                 // a finding, or the end of one, does not count yet
 	looked  time.Time            // zero: never
 	until   time.Time            // nothing is judged before this time
 	begun   bool
@@ -42,8 +41,8 @@ const (
 	LookEvery = time.Minute
 	// settled is how long a finding has to hold, or to be away, before that counts.
 	settled = 5 * time.Second
-	// After a jump of the clock, such as a night of a laptop, all that runs looks late. It
-	// has graceAfterJump to show that it runs.
+	// After a jump of the clock, such as when a laptop slept, heartbeats look stale. Programs
+	// have graceAfterJump to beat again.
 	jump           = 5 * time.Minute
 	graceAfterJump = 3 * time.Minute
 )
@@ -123,7 +122,7 @@ func (w *Watcher) do(ctx context.Context, c core.Command) error {
 	return err
 }
 
-// Of is a finding as the engine takes it.
+// Of returns a finding in the form of the engine.
 func Of(f *explain.Finding) core.Found {
 	c := f.Condition()
 	return core.Found{
@@ -131,7 +130,7 @@ func Of(f *explain.Finding) core.Found {
 	}
 }
 
-// Finding is what was found, for people.
+// Finding returns the finding of an incident, which has words for people.
 func Finding(f *core.Found) explain.Finding {
 	return explain.Finding{Code: explain.Code(f.Code), Task: f.Task, Args: f.Args}
 }
@@ -148,7 +147,7 @@ func worst(found []explain.Finding) map[string]core.Found {
 	return all
 }
 
-// compare says what is to be opened and closed.
+// compare returns the incidents to open and to close.
 func (w *Watcher) compare(found map[string]core.Found, stand []*core.Incident, now time.Time) (watch core.Watch) {
 	open := map[string]*core.Incident{}
 	for _, i := range stand {

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"otm/core"
-	"otm/internal/explain"
+	"otm/internal/incident"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/slacklist"
 )
 
-// Audit mirrors what happens to tasks in a channel of Slack: each task has a thread there,
-// with a line for each event, in order. It is for one goroutine.
+// Audit mirrors the events of tasks in a channel of Slack. Each task has a thread there, with a
+// line for each event, in order. It is for one goroutine.
 //
 // Messages carry marks that only programs see. After a crash, or an answer that was lost,
 // the audit looks for them before it posts again.
@@ -152,7 +152,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 	return nil
 }
 
-// thread is the thread of a task. It is begun if there is none.
+// thread returns the thread of a task, and begins it if there is none.
 func (a *Audit) thread(ctx context.Context, t *core.Task, first *core.Event, again bool) (string, error) {
 	if t.Audit != nil && t.Audit.Channel == a.Channel {
 		return t.Audit.TS, nil
@@ -209,8 +209,8 @@ func (a *Audit) post(ctx context.Context, thread, text string, mark slacklist.Ma
 	}
 }
 
-// marked finds what was posted since an event. Without the right to read the channel nothing is found, and
-// a line may come twice.
+// marked returns the marks of messages since a time. Without the right to read the channel it
+// finds none, and a line may come twice.
 func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]slacklist.Mark, error) {
 	found, err := a.Chat.Marked(ctx, a.Channel, thread, since.Add(-auditSkew))
 	if e := (*pipeline.BoardError)(nil); errors.As(err, &e) && e.Needed != "" {
@@ -220,7 +220,7 @@ func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]s
 	return found, err
 }
 
-// lines say what an event did to a task, which is as it was afterwards.
+// lines returns the lines of an event. t is the task as it was after the event.
 func (a *Audit) lines(e *core.Event, t *core.Task) []string {
 	said := a.say(e, t)
 	for i, line := range said {
@@ -229,7 +229,7 @@ func (a *Audit) lines(e *core.Event, t *core.Task) []string {
 	return said
 }
 
-// asks are the codes of what a reviewer asks for.
+// asks are the codes of the requests of reviewers, by the status that they ask for.
 var asks = map[pipeline.Status]string{pipeline.Done: "IE-04", pipeline.Rejected: "IE-05", pipeline.New: "IE-07"}
 
 func (a *Audit) say(e *core.Event, t *core.Task) []string {
@@ -287,6 +287,6 @@ func (a *Audit) say(e *core.Event, t *core.Task) []string {
 }
 
 func watchdog(f *core.Found, over string) []string {
-	found := explain.Finding{Code: explain.Code(f.Code), Task: f.Task, Args: f.Args}
+	found := incident.Finding(f)
 	return []string{fmt.Sprintf("Watchdog: %s%s (IE-08)", over, found.Text(time.Time{}))}
 }

@@ -54,7 +54,7 @@ func post(ctx context.Context, address string, body []byte, header http.Header) 
 	return resp, data, nil
 }
 
-// asked is the pause for which an answer asks; 0: for none.
+// asked returns the pause that the header Retry-After asks for; 0: none.
 func asked(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 || seconds > int(longestAsked/time.Second) {
@@ -176,7 +176,7 @@ func (o *Telegram) send(ctx context.Context, text, mode string) (a telegramAnswe
 	return a, nil
 }
 
-// escapeMarkdown takes from all ASCII punctuation what it means in MarkdownV2.
+// escapeMarkdown escapes all ASCII punctuation for MarkdownV2.
 func escapeMarkdown(s string) string {
 	var b strings.Builder
 	for _, r := range s {

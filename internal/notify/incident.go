@@ -5,14 +5,15 @@ import (
 
 	"otm/core"
 	"otm/internal/explain"
+	"otm/internal/incident"
 	"otm/internal/safe"
 )
 
 // incidents are the types of events about incidents.
 var incidents = []string{"IncidentOpened", "IncidentCorrected", "IncidentClosed"}
 
-// incident adds to the news what an event says about an incident. One that came and went
-// since the last message is none, and so is one that went and came.
+// incident adds the event of an incident to the news. An incident that was opened and closed
+// since the last message is no news, and neither is one that was closed and opened again.
 func (n *Notifier) incident(items []Item, e *core.Event) []Item {
 	var f core.Found
 	told, over := false, false
@@ -41,7 +42,7 @@ func (n *Notifier) incident(items []Item, e *core.Event) []Item {
 		}
 		item.told = was.told
 	}
-	says := explain.Tell(explain.Finding{Code: item.Code, Task: f.Task, Args: f.Args}, n.Now())
+	says := explain.Tell(incident.Finding(&f), n.Now())
 	if over {
 		return append(items, problem(item, "over: "+safe.Escape(says.Text)))
 	}

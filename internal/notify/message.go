@@ -14,7 +14,7 @@ import (
 	"otm/pipeline"
 )
 
-// Kind is what an item is about.
+// Kind is the subject of an item.
 type Kind string
 
 // The kinds.
@@ -63,7 +63,7 @@ func (w words) line(escape func(string) string) string {
 	return escape(w.before) + "*" + escape(w.title) + "*" + escape(w.after)
 }
 
-// Message is what an outlet gets.
+// Message is a message to people.
 type Message struct {
 	Text  string `json:"text"` // the items, a line each, with the next steps
 	Items []Item `json:"items"`
@@ -81,7 +81,7 @@ func message(items []Item) Message {
 // plain escapes nothing.
 func plain(s string) string { return s }
 
-// Test is a message that says nothing.
+// Test is a message for otm notify test.
 func Test(now time.Time) Message {
 	return Trouble(Item{At: now.UTC()}, "a test: OTM can tell you what needs you")
 }

@@ -35,14 +35,14 @@ const (
 	personPause = time.Hour
 	// longestAsked is the longest pause that an outlet may ask for.
 	longestAsked = 24 * time.Hour
-	// retold is how far back the news are told again if it is not known what was told.
+	// retold is how far back the news are told again if the state was lost.
 	retold = 24 * time.Hour
 )
 
-// State is what an outlet was told.
+// State is how far an outlet was told, as its file has it.
 type State struct {
-	Seq  int64  `json:"seq"`            // of the last event that was told, or is of no interest
-	Lost string `json:"lost,omitempty"` // says what is not known any more; "": it is told
+	Seq  int64  `json:"seq"`            // of the last event that was told, or is no news
+	Lost string `json:"lost,omitempty"` // a warning that the state was lost, for the next message; "": none
 	// Until is, of the audit, the last event that may have been told already.
 	Until int64 `json:"until,omitempty"`
 	// Failing is since when messages are not taken, and why; nil: they are.
@@ -59,7 +59,7 @@ type Failing struct {
 	Next  string        `json:"next,omitempty"` // see Refused
 }
 
-// Read reads what was told; nil: nothing ever was.
+// Read reads the state of an outlet; nil: it has none yet.
 func Read(path string) (*State, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func (p *Place) ready(ctx context.Context) (bool, error) {
 	return !p.Off() && (f == nil || !within(f.Last, f.Wait, p.Now())), nil
 }
 
-// begin reads what was told. In a new directory nothing of the past is.
+// begin reads the state. Without one, people are told what happens from now on.
 func (p *Place) begin(ctx context.Context) error {
 	s, damaged := Read(p.Path)
 	if damaged == nil && s != nil {
@@ -128,7 +128,7 @@ func (p *Place) begin(ctx context.Context) error {
 	return p.keep(s)
 }
 
-// keep keeps what was told.
+// keep writes the state, if it changed.
 func (p *Place) keep(s *State) error {
 	old, _ := json.Marshal(p.state)
 	data, err := json.Marshal(s)

@@ -27,7 +27,7 @@ func (o *Slack) Tell(ctx context.Context, m Message) error {
 	return refusedBySlack(err, o.Now())
 }
 
-// refusedBySlack says what to do about an error of Slack.
+// refusedBySlack adds the next step to an error of Slack.
 func refusedBySlack(err error, now time.Time) error {
 	e := (*pipeline.BoardError)(nil)
 	if !errors.As(err, &e) {
@@ -45,6 +45,6 @@ func refusedBySlack(err error, now time.Time) error {
 	return r
 }
 
-// escapeSlack takes from the characters that Slack takes for links and mentions what they
-// mean. It has no escape for marks such as *.
+// escapeSlack escapes the characters of links and mentions. Slack has no escape for marks such
+// as *.
 var escapeSlack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace

@@ -1,5 +1,5 @@
-// Package notifytest has doubles of what people are told by. They are built from the
-// documentation of Telegram's Bot API and of Slack's Web API, and refuse what these refuse.
+// Package notifytest has doubles of Telegram's Bot API and of Slack's Web API. They are built
+// from their documentation, and refuse what these refuse.
 package notifytest
 
 import (
