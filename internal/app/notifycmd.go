@@ -23,7 +23,7 @@ import (
 	"otm/slacklist"
 )
 
-// outlet is what tells people, with its name.
+// outlet is an outlet with its name.
 type outlet struct {
 	name string
 	notify.Outlet
@@ -75,7 +75,7 @@ func secretOf(h *Home, table, what, file, env string) func() (string, error) {
 	}
 }
 
-// toldPath is the file that says what an outlet was told.
+// toldPath is the path of the state of an outlet, see notify.State.
 func toldPath(h *Home, outlet string) string { return filepath.Join(h.Dir, "notified-"+outlet+".json") }
 
 // offPath is the file whose existence says that nobody is told anything.
@@ -87,7 +87,7 @@ func isOff(h *Home) bool {
 	return err == nil
 }
 
-// untold says which outlets take nothing, and since when.
+// untold returns a finding for each outlet that takes nothing.
 func untold(h *Home) (found []explain.Finding) {
 	all := outlets(h)
 	if info, err := os.Stat(offPath(h)); err == nil && len(all) > 0 {
@@ -110,7 +110,7 @@ func untold(h *Home) (found []explain.Finding) {
 	return found
 }
 
-// newNotifiers makes what tells people, as [notify] says, one for each outlet.
+// newNotifiers returns a notifier for each outlet of [notify].
 func newNotifiers(h *Home, store core.Store, log *slog.Logger) (all []*notify.Notifier) {
 	what := notify.Usual
 	if of := h.Config.Notify.What; len(of) > 0 {
@@ -125,7 +125,7 @@ func newNotifiers(h *Home, store core.Store, log *slog.Logger) (all []*notify.No
 	return all
 }
 
-// placeOf is where an outlet is in the events.
+// placeOf returns the place of an outlet in the events.
 func placeOf(h *Home, name string, store core.Store, log *slog.Logger) notify.Place {
 	off := func() bool { return isOff(h) }
 	return notify.Place{Name: name, Store: store, Path: toldPath(h, name), Off: off, Now: h.Now, Log: log}
@@ -134,7 +134,7 @@ func placeOf(h *Home, name string, store core.Store, log *slog.Logger) notify.Pl
 // auditName names the audit as an outlet.
 const auditName = "audit"
 
-// newAudit makes what mirrors events in the audit channel; nil: there is none.
+// newAudit returns the mirror of events in the audit channel; nil: no channel is configured.
 func newAudit(h *Home, store core.Store, log *slog.Logger) *notify.Audit {
 	channel := h.Config.Slack.AuditChannel
 	if channel == "" {
@@ -158,7 +158,7 @@ func newAudit(h *Home, store core.Store, log *slog.Logger) *notify.Audit {
 func notifyCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "notify",
-		Short: "Try what tells people of blocked and failed tasks, and of problems; or turn it off",
+		Short: "Test the messages to people, or turn them off and on",
 		Long: `OTM can tell people what needs them: tasks that are blocked, failed, or to be
 reviewed, and what otm incidents lists. In otm.toml name where, one or more:
 

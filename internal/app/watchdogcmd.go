@@ -18,8 +18,8 @@ import (
 	"otm/internal/view"
 )
 
-// watchdog tells people when nobody looks for incidents any more. It needs no store, and no
-// other program but the command that tells.
+// watchdog tells people when the dispatcher stopped looking for incidents. It needs neither
+// the store nor another program but the command of an outlet.
 type watchdog struct {
 	home    *Home
 	outlets []outlet
@@ -31,8 +31,8 @@ type watchdog struct {
 const (
 	// watchdogEvery is the time between two looks.
 	watchdogEvery = time.Minute
-	// maxMissed is how many looks in a row find an old heartbeat before people are told. After
-	// a night in which the machine slept, it is old until the dispatcher has looked.
+	// maxMissed is how many looks in a row find a stale heartbeat before people are told. After
+	// the machine slept, the heartbeat is stale until the dispatcher has looked.
 	maxMissed = 3
 )
 
@@ -93,11 +93,11 @@ func (w *watchdog) why(err error, now time.Time) string {
 func watchdogCommand(s cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watchdog",
-		Short: "Tell people when nobody looks for incidents any more",
+		Short: "Tell people when the dispatcher stopped looking for incidents",
 		Long: `The dispatcher looks for incidents, and tells people as [notify] says. This command
-looks once a minute whether it still does, and tells people in the same way if not,
-and when it does again. It stays until it is interrupted, and needs neither the store
-nor another program. otm install runs it as a service of its own where [notify] is
+checks once a minute that it still does. If it stopped, people are told by the same
+outlets, and again when it went on. It stays until it is interrupted, and needs neither
+the store nor another program. otm install runs it as a service of its own where [notify] is
 configured.`,
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			w := watchdog{home: h, outlets: outlets(h), log: h.stderrLog(heartbeat.Watchdog), told: map[string]bool{}}
