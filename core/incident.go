@@ -10,8 +10,7 @@ import (
 
 // Found is something that is wrong now.
 type Found struct {
-	// Key tells incidents apart: what is found with the same key is the same incident. It
-	// never comes from a sentence.
+	// Key identifies the incident. It never comes from a sentence.
 	Key      string            `json:"key"`
 	Kind     string            `json:"kind"`            // in plain words, such as "gateway away"
 	Err      string            `json:"err,omitempty"`   // its code in the specification, such as ERR-01; "": it is ours
@@ -22,8 +21,8 @@ type Found struct {
 	Args     map[string]string `json:"args,omitempty"`
 }
 
-// Incident is a condition that was found wrong, until it is not any more. One that comes
-// back within [IncidentAgain] is the same incident.
+// Incident is something wrong, from when it was found until it is over. If it comes back within
+// [IncidentAgain], it is the same incident.
 type Incident struct {
 	ID       int64     `json:"id"`
 	Found              // the worst that was found since it was opened
@@ -31,8 +30,8 @@ type Incident struct {
 	OpenedAt time.Time `json:"openedAt"`          // since when it stands, or stood
 	ClosedAt time.Time `json:"closedAt,omitzero"` // zero: it stands
 	Count    int       `json:"count"`             // how often it was opened
-	Acted    int       `json:"acted,omitempty"`   // how often OTM did something about it
-	Cause    string    `json:"cause,omitempty"`   // what a person says that led to it
+	Acted    int       `json:"acted,omitempty"`   // how often OTM acted on it
+	Cause    string    `json:"cause,omitempty"`   // in a person's words
 	CauseBy  string    `json:"causeBy,omitempty"`
 }
 
@@ -66,8 +65,8 @@ type IncidentOpened struct {
 	Again bool      `json:"again,omitempty"` // it had been closed
 }
 
-// IncidentCorrected says that more is known of an incident: it became worse, OTM did
-// something about it, or a person said what led to it.
+// IncidentCorrected says that an incident became worse, that OTM acted on it, or that a person
+// named its cause.
 type IncidentCorrected struct {
 	Incident int64 `json:"incident"`
 	Found
@@ -103,7 +102,7 @@ type Seen struct {
 	Since time.Time
 }
 
-// Act is what OTM did about an incident.
+// Act is an action of OTM on an incident.
 type Act struct {
 	Incident int64
 	Did      string
@@ -153,7 +152,7 @@ func emitIncident(d *decision, i *Incident, data Data) {
 	d.Agent = agent
 }
 
-// TagIncident notes what led to an incident.
+// TagIncident notes the cause of an incident.
 type TagIncident struct {
 	ID    int64
 	Cause string
@@ -178,8 +177,8 @@ func (e EndDay) decide(d *decision) error {
 	return nil
 }
 
-// IncidentsOf reports whether an action needs incidents to be decided: those that stand or
-// ended not long ago, and the one of an id.
+// IncidentsOf reports whether the decision of an action needs incidents: those that are open or
+// ended less than [IncidentAgain] ago, and the one of an id.
 func IncidentsOf(a Action) (id int64, needs bool) {
 	switch a := a.(type) {
 	case Watch:

@@ -19,7 +19,7 @@ type Loss struct {
 	Reason  string          `json:"reason,omitempty"` // why, in the words of who did it
 }
 
-// Key is the key of the wake by which the agent is told.
+// Key returns the key of the wake that tells the agent.
 func (l *Loss) Key(id pipeline.TaskID) string { return WakeKey(id, l.Agent, l.Attempt) + "-loss" }
 
 // takeAway returns a function that notes the loss of the task, if the command takes it from an
@@ -59,7 +59,7 @@ func reached(t *Task) bool {
 	})
 }
 
-// LossOf returns the loss of which an agent is to be told; nil: there is none.
+// LossOf returns the loss that an agent is still to be told of; nil: there is none.
 func LossOf(t *Task, agent string) *Loss {
 	i := slices.IndexFunc(t.Losses, func(l Loss) bool { return SameAgent(l.Agent, agent) })
 	if i < 0 {

@@ -6,7 +6,8 @@ import "path/filepath"
 // answer on its port says more.
 const Board = "otm-board"
 
-// Watchdog is what tells people when Monitor does not beat. It writes no heartbeat.
+// Watchdog is otm watchdog, which tells people when Monitor does not beat. It writes no
+// heartbeat.
 const Watchdog = "otm-watchdog"
 
 // keeper is the component whose process runs id: the injector's process does the

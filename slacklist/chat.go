@@ -28,7 +28,7 @@ func NewChat(url string, token func() (string, error), now func() time.Time) *Ch
 	return &Chat{newAPI(&Options{URL: url, Now: now}), token}
 }
 
-// Mark is what a message carries unseen, to be found again by it.
+// Mark is metadata of a message, by which a program finds it again. People do not see it.
 type Mark struct {
 	TS    string `json:"-"` // of a message that was found
 	Store string `json:"store"`

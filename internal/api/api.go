@@ -1,5 +1,5 @@
-// Package api is the HTTP API under /api/otm/, and /metrics: what the commands do, for
-// programs on this machine. Callers bear a token of otm token. Package app does the work;
+// Package api serves the HTTP API under /api/otm/, and /metrics, to programs on this machine. It
+// offers what the commands do. Callers bear a token of otm token. Package app does the work;
 // this package has the forms of requests and answers, from which the OpenAPI document comes.
 //
 // # What this does not guarantee
@@ -46,8 +46,8 @@ type server struct {
 	sendTime time.Duration // how long a stream's reader may accept no data
 }
 
-// New returns the API of a data directory, and what follows the store for the streams of
-// events.
+// New returns the API of a data directory, and a function that follows the store for the
+// streams of events while it runs.
 func New(b *app.Backend) (http.Handler, func(context.Context) error) {
 	s := newServer(b)
 	return s.guard(s.mux), s.hub.run
@@ -99,10 +99,10 @@ func (s *server) guard(next http.Handler) http.Handler {
 // tokenKey is the key of the caller's token in a context.
 type tokenKey struct{}
 
-// caller is the token of who asks.
+// caller returns the token of a request.
 func caller(ctx context.Context) *tokens.Token { return ctx.Value(tokenKey{}).(*tokens.Token) }
 
-// authenticate lets those through who bear a token. It looks at headers only.
+// authenticate refuses requests without a token. It reads headers only.
 func (s *server) authenticate(c huma.Context, next func(huma.Context)) {
 	t, err := s.token(c.Header("Authorization"))
 	if err != nil {
@@ -149,12 +149,12 @@ func add[I, O any](s *server, o op, do func(context.Context, *I) (O, error)) {
 	})
 }
 
-// Keyed is what requests for changes have.
+// Keyed has the header of requests for changes.
 type Keyed struct {
 	Key string `header:"Idempotency-Key" maxLength:"200" doc:"The same request with the same key is carried out once, and answered as then"`
 }
 
-// request is who asks for a change, and with which key. what says what is asked for.
+// request returns the request of a caller. what, all that is asked for, goes into its sum.
 func (k Keyed) request(ctx context.Context, what ...any) app.Request {
 	data, _ := json.Marshal(what) // the forms of requests always marshal
 	sum := sha256.Sum256(data)

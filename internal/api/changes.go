@@ -32,7 +32,7 @@ type OfAgent struct {
 	Agent string `path:"agent" doc:"Name of the agent"`
 }
 
-// NewTask is what a task is made of.
+// NewTask has the fields of a task to be made.
 type NewTask struct {
 	_        struct{} `additionalProperties:"false"`
 	Title    string   `json:"title" doc:"What is to be done, one line"`
@@ -63,7 +63,7 @@ func (n *NewTask) task() (t pipeline.Task, err error) {
 	return t, err
 }
 
-// Report is what an agent says of a task: what otm-update takes.
+// Report has the fields of an agent's report, as otm-update takes them.
 type Report struct {
 	_        struct{} `additionalProperties:"false"`
 	Agent    string   `json:"agent,omitempty" doc:"The agent that reports; a bot with the name of an agent reports as that one"`
@@ -88,7 +88,7 @@ type NewMessage struct {
 	Agent    string   `json:"agent,omitempty" doc:"The agent whose message it is; none: a person's"`
 }
 
-// Next is what an agent that asked for its next task gets.
+// Next is the answer to an agent that asks for its next task.
 type Next struct {
 	Task   *dispatch.Taken `json:"task" doc:"The task; null: none waits, or the agent is paused"`
 	Paused *app.Paused     `json:"paused,omitempty" doc:"A person has paused the agent"`
@@ -120,7 +120,7 @@ type Pausing struct {
 	Reason string   `json:"reason,omitempty" doc:"Why; the agent is told"`
 }
 
-// Cause is what led to an incident.
+// Cause is the cause of an incident, in a person's words.
 type Cause struct {
 	_     struct{} `additionalProperties:"false"`
 	Cause string   `json:"cause" minLength:"1"`

@@ -22,7 +22,7 @@ type Tasks struct {
 	Next  string      `json:"next,omitempty" doc:"The after of the next page; absent: there is none"`
 }
 
-// Task is what is known of a task.
+// Task is a task with its history.
 type Task struct {
 	Task    *view.Card  `json:"task" doc:"As the board has it; null: only a file says that it is to be made"`
 	History []view.Line `json:"history"`

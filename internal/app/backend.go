@@ -21,8 +21,8 @@ import (
 	"otm/slacklist"
 )
 
-// NewAPI makes the HTTP API that is served beside the page, and what has to run meanwhile;
-// nil: there is none. The command otm sets it: the others do not link it.
+// NewAPI makes the HTTP API that is served beside the page, and returns a function to run
+// meanwhile. Only the command otm sets it, so the others do not link the API.
 var NewAPI func(b *Backend) (handler http.Handler, run func(context.Context) error)
 
 // Backend does what the commands do, for the HTTP API. Errors are those of the commands, and
@@ -47,7 +47,7 @@ type Request struct {
 	Sum   string // of what it asks for
 }
 
-// Answer is what came of a request.
+// Answer is the result of a request.
 type Answer struct {
 	TaskID pipeline.TaskID `json:"taskId,omitempty"`
 	Agent  string          `json:"agent,omitempty" doc:"The agent that was paused or resumed"`
@@ -97,7 +97,7 @@ func (b *Backend) Token(secret string) (*tokens.Token, error) {
 	return tokens.Open(b.Home.Dir).Find(secret)
 }
 
-// bound returns the agent for which alone a token acts: a bot's that has its name; nil:
+// bound returns the agent whose name a bot's token has: the token acts for no other one. nil:
 // there is none.
 func (b *Backend) bound(t *tokens.Token) *pipeline.Agent {
 	if a := b.Home.Agents().Named(t.Name); t.Role == tokens.Bot && a != nil && !a.Person {
@@ -139,8 +139,8 @@ func (b *Backend) agent(t *tokens.Token, name string) (*pipeline.Agent, error) {
 	return a, nil
 }
 
-// once carries a request out, unless it was carried out before: then the answer is the one
-// of then. agent is whose state it concerns; "": it concerns a task.
+// once carries a request out once: a repeated request gets the answer of the first one. agent
+// is the agent whose state it concerns; "": it concerns a task.
 func (b *Backend) once(ctx context.Context, r Request, agent string, do func(s *store.Store, c core.Command) (core.Outcome, string, error)) (*Answer, error) {
 	s, err := b.Home.OpenStore(ctx)
 	if err != nil {
@@ -308,7 +308,7 @@ func (b *Backend) Say(ctx context.Context, r Request, id pipeline.TaskID, agent 
 	})
 }
 
-// Steering is what a command for a task is given with.
+// Steering has the arguments of a command for a task.
 type Steering struct {
 	_         struct{} `additionalProperties:"false"`
 	Reason    string   `json:"reason,omitempty" doc:"What the flag --reason of the command says"`
@@ -409,7 +409,7 @@ func isOther(err error) bool {
 	return errors.As(err, &refused) && refused.Rule == core.RuleOtherDrop
 }
 
-// Pause pauses an agent, and Resume lets it go on.
+// Pause pauses an agent until Resume.
 func (b *Backend) Pause(ctx context.Context, r Request, name, reason string) (*Answer, error) {
 	reason, err := pauseReason(reason)
 	if err != nil {
@@ -420,7 +420,7 @@ func (b *Backend) Pause(ctx context.Context, r Request, name, reason string) (*A
 	})
 }
 
-// Resume is the end of Pause.
+// Resume ends a pause, and has an agent started again.
 func (b *Backend) Resume(ctx context.Context, r Request, name string) (*Answer, error) {
 	return b.steerAgent(ctx, r, name, func(c core.Command, a *pipeline.Agent) (steeredAgent, error) {
 		return resume(ctx, b.Home, c, a, true)
@@ -472,7 +472,7 @@ func (b *Backend) Next(ctx context.Context, t *tokens.Token, name string, anothe
 	return taken, nil, d.MentionsRead(ctx, a.Name, readTo)
 }
 
-// Tag notes what led to an incident. The error may be core.ErrNoIncident.
+// Tag notes the cause of an incident. The error may be core.ErrNoIncident.
 func (b *Backend) Tag(ctx context.Context, t *tokens.Token, incident, cause string) error {
 	by, err := b.steerer(t)
 	if err != nil {

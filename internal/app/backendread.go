@@ -49,9 +49,9 @@ func (b *Backend) View(ctx context.Context, countOnly bool) (*view.View, error) 
 	return v, err
 }
 
-// Tasks returns the tasks that the store has after one, in the order of their ids: at most
-// so many, of a status and an agent where one is given. Without a status, those that are over
-// are left out unless all are wanted. more reports whether others follow.
+// Tasks returns at most limit tasks after an id, in the order of ids. status and agent select,
+// where they are given. Without a status, tasks that are over are left out unless all is set.
+// more reports whether others follow.
 func (b *Backend) Tasks(ctx context.Context, status pipeline.Status, agent string, all bool, after pipeline.TaskID, limit int) (cards []view.Card, more bool, err error) {
 	s, err := b.Home.OpenStore(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *Backend) Tasks(ctx context.Context, status pipeline.Status, agent strin
 	return cards, false, err
 }
 
-// Task returns what is known of a task.
+// Task returns a task as otm show has it.
 func (b *Backend) Task(ctx context.Context, id pipeline.TaskID) (*Shown, error) {
 	v, err := b.View(ctx, false)
 	if err != nil {
@@ -110,8 +110,8 @@ func (b *Backend) Dead(ctx context.Context) ([]DeadLetter, error) {
 	return deadLetters(v)
 }
 
-// Incidents returns the incidents that stand; with all, those that are closed too; since a
-// time, those that stood then or later.
+// Incidents returns the incidents that are open. all adds closed ones; since selects those that
+// were open at that time or later.
 func (b *Backend) Incidents(ctx context.Context, all bool, since time.Time) ([]ShownIncident, error) {
 	s, err := b.Home.OpenStore(ctx)
 	if err != nil {

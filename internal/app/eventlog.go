@@ -27,10 +27,10 @@ const (
 // mirrored bounds how much of the end of a log is looked at for its last event.
 const mirrored = 1 << 20
 
-// mirrorEvents appends the events that otm-events.log does not have yet to it, and those that
-// tell of something wrong to otm-errors.log. last is the number of the last event. The last line of otm-events.log says how far it
-// got. If we crash, at most one line of otm-errors.log comes twice. A directory without the log
-// gets those that the store has.
+// mirrorEvents appends new events to otm-events.log, and those that tell of something wrong
+// also to otm-errors.log. last is the number of the last event of the store. The last line of
+// otm-events.log is the cursor; without one, all events of the store are new. If we crash, one
+// line of otm-errors.log may come twice.
 func mirrorEvents(ctx context.Context, h *Home, store core.Reader, last int64) error {
 	after, cut, err := lastMirrored(h.LogDir())
 	if err != nil || after == last {
@@ -82,7 +82,7 @@ func mirrorEvents(ctx context.Context, h *Home, store core.Reader, last int64) e
 	}
 }
 
-// mirroredEvent is what stands at the end of a line of otm-events.log.
+// mirroredEvent is the JSON at the end of a line of otm-events.log.
 type mirroredEvent struct {
 	Sequence int64     `json:"sequence"`
 	Type     string    `json:"event_type"`

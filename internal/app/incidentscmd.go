@@ -22,7 +22,7 @@ import (
 	"otm/pipeline"
 )
 
-// newWatcher makes what opens and closes incidents. Where people are told, it looks often.
+// newWatcher returns the watcher of incidents. It looks more often if [notify] names an outlet.
 func newWatcher(h *Home, store core.Store, log *slog.Logger) *incident.Watcher {
 	w := &incident.Watcher{Store: store, By: core.Component(heartbeat.Dispatcher), Now: h.Now, Log: log}
 	if len(outlets(h)) > 0 {
@@ -251,7 +251,7 @@ func parseIncident(text string) (int64, error) {
 	return id, nil
 }
 
-// tag notes what led to an incident. The error may be core.ErrNoIncident.
+// tag notes the cause of an incident. The error may be core.ErrNoIncident.
 func tag(ctx context.Context, h *Home, by core.Actor, id int64, cause string) error {
 	store, err := h.OpenStore(ctx)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Condition is what a finding says is wrong, as far as that tells incidents apart: several
-// findings may say the same thing in other words, or that it became worse.
+// Condition groups findings into one incident: several findings may say the same thing in other
+// words, or that it became worse.
 type Condition struct {
 	Err  string // its code in the specification, such as ERR-01; "": it is one of ours
 	Kind string // in plain words
@@ -35,8 +35,8 @@ var (
 // CauseBoard is the argument "cause" of what fails because the board is out of reach.
 const CauseBoard = "board"
 
-// Specified are the conditions of the specification, ERR-01 to ERR-12. Three of them cannot
-// occur: what an agent works at follows from its tasks.
+// Specified are the conditions of the specification, ERR-01 to ERR-12. ERR-02 to ERR-04 cannot
+// occur, because the state of an agent follows from its tasks.
 var Specified = []Condition{
 	silent, {"ERR-02", "busy without a task"}, {"ERR-03", "idle with a task at work"}, {"ERR-04", "idle while a task waits"}, drift,
 	noWord, severalOpen, wakeFails, rejected, ghost, repeated, rework,
@@ -54,8 +54,8 @@ var conditions = map[Code]Condition{
 	EffectFails: unwritten, EffectWaits: unwritten, EffectsFail: unwritten, EffectsWait: unwritten, EffectUndelivered: unwritten,
 }
 
-// Condition returns what the finding says is wrong. One that is of no group is a condition
-// of its own, which its code names.
+// Condition returns the condition of a finding. A finding without a group is a condition of its
+// own, named by its code.
 func (f *Finding) Condition() Condition {
 	if (f.Code == TaskRests || f.Code == TaskRestsLong) && f.Args["status"] == "rejected" {
 		return rejected

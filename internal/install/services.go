@@ -28,7 +28,7 @@ type setup struct {
 	Sum        string   // of otm.toml: it makes a unit stale when otm.toml has changed
 	Board      bool     // the embedded board is needed
 	Exec       bool     // the dispatcher starts agents, or commands of people
-	Watchdog   bool     // people are told of incidents: somebody has to see that this goes on
+	Watchdog   bool     // [notify] names an outlet: install otm watchdog
 	Workspaces []string // of agents: the dispatcher writes there
 }
 
