@@ -11,9 +11,13 @@
 //	request.go   a drop, or a row that a person typed, becomes a task
 //	report.go    what an agent reports
 //	person.go    what a person changed on the board or the page
+//	say.go       messages on a task
 //	handout.go   tasks are handed out, taken, promoted, archived
-//	wake.go      agents are woken, and their runs end
+//	wake.go      agents are woken
+//	run.go       runs end, and the next one follows
+//	loss.go      agents at the gateway are told of tasks that they lost
 //	agent.go     what the runs of an agent add up to
+//	incident.go  something wrong, from when it was found until it is over
 //	apply.go     the effect of each event
 //	shown.go     what the board is to show, and what it showed last
 package core

@@ -50,6 +50,9 @@
 // three, OTM leaves the agent alone but for a probe every half hour. judge.go
 // notices the end of a run, and core.JudgeStart decides what follows.
 //
+// An agent at the gateway that lost a task to a person's command is told by a wake of
+// its own, after its turns on that task were aborted (loss.go).
+//
 // # A pass
 //
 // The parts of a pass are types that share a run (run.go): handout, keeper, waking.

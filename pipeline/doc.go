@@ -24,6 +24,11 @@
 //	sink      where effects go: the board, the dispatch files, the renderings
 //	rendering tasks/T-00035.json, for otm-create and otm-update to check against
 //	drift     what the board shows and nobody meant
+//	finding   what a check says of the state of things, with a code and a next step
+//	incident  a finding that held for a while, from its opening to its close
+//	outlet    where people are told: a chat, a channel, a webhook or a command
+//	audit     the threads in a Slack channel that mirror the events of tasks
+//	loss      a person or a reviewer took a task from its agent, which is to be told
 //	sweep     one run of the injector over the inboxes
 //	pass      one run of the dispatcher or the completion detector over the board
 //	adopt     to make a task of a row that a person typed

@@ -1,6 +1,7 @@
 // Package slacklist is the client of the board: a Slack List, or the embedded
 // board, which speaks the same API. It owns slack-go, the schema, the shared
-// snapshot, the budget of calls and the decoding of answers.
+// snapshot, the budget of calls and the decoding of answers. Chat (chat.go) posts
+// messages to channels of Slack.
 //
 // # Files
 //

@@ -35,7 +35,7 @@ var client = &http.Client{
 func post(ctx context.Context, address string, body []byte, header http.Header) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, errors.New("the address is not one")
+		return nil, nil, errors.New("the address is no URL")
 	}
 	req.Header, req.Close = header, true
 	req.Header.Set("Content-Type", "application/json")

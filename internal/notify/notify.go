@@ -8,6 +8,8 @@
 // the outlet was told. An outlet that takes nothing holds up no other one. A crash between
 // the telling and the file repeats one message; nothing is left out. While an outlet does
 // not take messages, they become one.
+//
+// The [Audit] mirrors the events of each task in a thread of a Slack channel.
 package notify
 
 import (
