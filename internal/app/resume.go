@@ -60,7 +60,7 @@ func pauseReason(reason string) (string, error) {
 	case reason == "":
 		return "", nil
 	case strings.ContainsFunc(reason, unicode.IsControl):
-		return "", cli.Errorf(cli.Usage, "the reason is no single line of text")
+		return "", cli.Errorf(cli.Usage, "the reason is no single line of text").Hint("otm pause --reason 'one line'")
 	}
 	return reason, checkReason(reason)
 }
