@@ -10,11 +10,11 @@ import (
 	"otm/pipeline"
 )
 
-// lossMemory is how long an agent is to be told that a task was taken from it.
+// lossMemory is for how long OTM tries to tell an agent of a loss.
 const lossMemory = 24 * time.Hour
 
-// lostBy returns a task of whose loss the agent is to be told; nil: there is none. A message
-// whose answer is lost for longer than the gateway remembers its key is not sent again.
+// lostBy returns a lost task that the agent is still to be told of; nil: there is none. The
+// message is not sent again once the gateway may have forgotten its key.
 func lostBy(s *situation) *core.Task {
 	if s.agent.Trigger != pipeline.TriggerGateway {
 		return nil
@@ -77,8 +77,8 @@ func turnsOn(s *situation, t *core.Task) (keys []string) {
 	return keys
 }
 
-// lossMessage is the text by which an agent is told that a task was taken from it. The reason is
-// that of a person or a reviewer, on one line and quoted.
+// lossMessage returns the text that tells an agent of its loss. It quotes the reason of a person
+// or a reviewer on one line.
 func lossMessage(t *core.Task, agent, dir string) string {
 	l := core.LossOf(t, agent)
 	what := map[pipeline.Status]string{pipeline.Cancelled: "was cancelled", pipeline.Dormant: "was stopped and set aside"}[l.Status]

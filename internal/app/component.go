@@ -60,7 +60,7 @@ type component struct {
 	// run makes one run. It calls progress while it advances.
 	run func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error)
 
-	agents  func(pipeline.Agents)       // takes up who is known; called before each run
+	agents  func(pipeline.Agents)       // sets the known agents, before each run
 	watch   *incident.Watcher           // opens and closes incidents; nil: another component does
 	notify  []*notify.Notifier          // tell people
 	audit   *notify.Audit               // mirrors events in Slack; nil: they are not

@@ -94,7 +94,7 @@ type desk struct {
 }
 
 // take takes a task for an agent and reports it as begun; nil: none waits. The error may be
-// a *dispatch.PausedError. d is set if there is none, or it is that.
+// a *dispatch.PausedError: only then, and without an error, d may be used.
 func take(ctx context.Context, h *Home, a *pipeline.Agent, another bool) (d desk, taken *dispatch.Taken, err error) {
 	switch info, err := statPatiently(a.Workspace); {
 	case patience.IsSilent(err):

@@ -147,8 +147,8 @@ func stateOfAgent(ctx context.Context, h *Home, a *pipeline.Agent) (core.Store, 
 	return store, state, err
 }
 
-// pause pauses an agent by a command, which has all but its time and its action, and says
-// what still runs.
+// pause pauses an agent, and returns a text about runs that go on. It sets the time and the
+// action of the command.
 func pause(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, reason string) (r steeredAgent, err error) {
 	store, was, err := stateOfAgent(ctx, h, a)
 	if err != nil {

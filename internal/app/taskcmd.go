@@ -289,8 +289,8 @@ func (tc *taskCommand) all(ctx context.Context, as *acting, ids []pipeline.TaskI
 	return someFailed(failed, len(results))
 }
 
-// one does it to the task of a command, which has all but its time and its action. The
-// error is one of the store.
+// one carries out the command on one task. It sets the time and the action of c. The error is
+// one of the store.
 func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, c core.Command, edits core.Edits) (steered, error) {
 	r := steered{TaskID: c.Task.String()}
 	t, err := e.Task(ctx, c.Task)

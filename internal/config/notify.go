@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Notify says who tells people what happens.
+// Notify is the table [notify]: the outlets that tell people.
 type Notify struct {
 	Command  []string `toml:"command"` // empty: none
 	What     []string `toml:"what"`    // empty: the usual
@@ -36,17 +36,17 @@ func (n *Notify) Tells() bool {
 	return len(n.Command) > 0 || n.Telegram.Chat != "" || n.Slack.Channel != "" || n.Webhook.URL != ""
 }
 
-// notifyKinds are what people can be told of.
+// notifyKinds are the kinds of news.
 var notifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem", "daily"}
 
-// Defaults of what tells people.
+// Defaults of outlets.
 const (
 	defaultTelegramURL = "https://api.telegram.org"
 	defaultTelegramEnv = "TELEGRAM_BOT_TOKEN"
 	defaultWebhookEnv  = "OTM_WEBHOOK_SECRET"
 )
 
-// fill fills in defaults, and tells problem what is wrong. abs makes a path absolute.
+// fill fills in defaults, and calls problem for each wrong value. abs makes a path absolute.
 func (n *Notify) fill(home string, abs func(string) string, problem func(key string, err error)) {
 	n.Command = program(n.Command, home, func(err error) { problem("notify.command", err) })
 	for _, what := range n.What {

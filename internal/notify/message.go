@@ -135,13 +135,13 @@ func cut(s string, most int) string {
 	return s
 }
 
-// problem is an item about what is wrong.
+// problem returns an item about an incident.
 func problem(item Item, text string) Item {
 	item.Kind, item.Text, item.words = Problem, text, words{after: text}
 	return item
 }
 
-// item is what an event says to people; nil: nothing.
+// item returns the news of an event; nil: it is no news.
 func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	item := &Item{At: e.At, Task: e.Task, Update: e.Seq}
 	retry, isRetry := e.Data.(core.RetryScheduled)
@@ -231,7 +231,7 @@ func stepOf(code explain.Code, id pipeline.TaskID) string {
 	return f.Next(time.Time{})
 }
 
-// alternativeOf is what may be done instead.
+// alternativeOf returns another step than the next one of an item.
 func alternativeOf(code explain.Code, id pipeline.TaskID) string {
 	f := explain.New(code).On(id)
 	return f.Or(time.Time{})

@@ -69,8 +69,8 @@ func (v *View) Problems() []explain.Finding {
 	return found
 }
 
-// Watched lists the problems, and all tasks of which nothing was heard for a while, which may
-// be none yet. All of it are incidents.
+// Watched returns the findings that become incidents: the problems, and silent tasks that are
+// no problem yet.
 func Watched(v *View) []explain.Finding {
 	found := slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool {
 		return f.Code == explain.AgentPausing // a pause before the next start comes and goes, and is no news

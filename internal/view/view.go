@@ -44,7 +44,7 @@ type Sources struct {
 	// CountOnly leaves the contents of inbox and failed files unread: tasks then
 	// say nothing about them.
 	CountOnly bool
-	Untold    []explain.Finding // that people are not told
+	Untold    []explain.Finding // of outlets that take nothing
 }
 
 // Store is the store as a view reads it.
