@@ -132,8 +132,8 @@ func TestNews(t *testing.T) {
 	w.reported(2, core.Report{Status: pipeline.Blocked, Reason: "Blue or\ngreen?"})
 	w.want("too early", w.once(3*time.Second), "")
 	w.reported(3, core.Report{Status: pipeline.AgentDone, Result: "#12"})
-	w.want("a batch", w.once(2*time.Second), `T-00002 *Build\x1b[2J it*: devdas is blocked: Blue or green? → otm say --unblock T-00002 'TEXT'`+"\n"+
-		`T-00003 *Build\x1b[2J it* completed by devdas, to be reviewed. #12 → otm accept T-00003, or otm rework T-00003 --reason 'what is to be done'`)
+	w.want("a batch", w.once(2*time.Second), `T-00002 *Build\x1b[2J it*: devdas is blocked: Blue or green? → otm unblock T-00002 --reason 'the answer'`+"\n"+
+		`T-00003 *Build\x1b[2J it* completed by devdas, to be reviewed. #12 → otm accept T-00003; or: otm rework T-00003 --reason 'what is to be done'`)
 	w.want("once", w.once(5*time.Second), "")
 	w.start()
 	w.want("once, after a restart", w.once(5*time.Second), "")
@@ -151,8 +151,8 @@ func TestNews(t *testing.T) {
 	w.err = nil
 	w.want("too early", w.once(10*time.Second), "")
 	w.start()
-	w.want("both", w.once(10*time.Second), `T-00004 *Build\x1b[2J it* completed by devdas, to be reviewed. → otm accept T-00004, or otm rework T-00004 --reason 'what is to be done'`+"\n"+
-		`T-00005 *Build\x1b[2J it* failed. Reason: no GPU. Retry: no → otm requeue T-00005, or otm assign T-00005 --to AGENT`)
+	w.want("both", w.once(10*time.Second), `T-00004 *Build\x1b[2J it* completed by devdas, to be reviewed. → otm accept T-00004; or: otm rework T-00004 --reason 'what is to be done'`+"\n"+
+		`T-00005 *Build\x1b[2J it* failed. Reason: no GPU. Retry: no → otm requeue T-00005 --reset; or: otm assign T-00005 --to AGENT`)
 	if s, err := Read(w.n.Path); err != nil || s.Failing != nil {
 		t.Errorf("noted %+v, %v", s, err)
 	}
@@ -197,7 +197,7 @@ func TestWordsOfRuns(t *testing.T) {
 		w.pass(time.Hour)
 		w.again(1, core.Report{Status: pipeline.Failed, Reason: "no GPU"})
 	}
-	if got := w.once(5 * time.Second); !strings.HasSuffix(got, `T-00001 *Build\x1b[2J it* failed after 4 attempts. Needs human attention. Reason: no GPU → otm requeue T-00001, or otm assign T-00001 --to AGENT`) {
+	if got := w.once(5 * time.Second); !strings.HasSuffix(got, `T-00001 *Build\x1b[2J it* failed after 4 attempts. Needs human attention. Reason: no GPU → otm requeue T-00001 --reset; or: otm assign T-00001 --to AGENT`) {
 		t.Errorf("a dead letter: told %q", got)
 	}
 	w.reported(2, core.Report{Status: pipeline.InProgress})
