@@ -126,3 +126,22 @@ func testsOf(t *testing.T, dir string) string {
 	testsRead[dir] = all.String()
 	return all.String()
 }
+
+// TestDecisionsAreNumbered checks that the notes have the numbers 0001, 0002 and so on, each
+// once, in their names and in their headings.
+func TestDecisionsAreNumbered(t *testing.T) {
+	notes, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil || len(notes) == 0 {
+		t.Fatalf("%d notes, %v", len(notes), err)
+	}
+	for i, path := range notes {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := fmt.Sprintf("%04d", i+1)
+		if !strings.HasPrefix(filepath.Base(path), number+"-") || !strings.HasPrefix(string(text), "# "+number+": ") {
+			t.Fatalf("%s: want the number %s in its name and in its heading", path, number)
+		}
+	}
+}
