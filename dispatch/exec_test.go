@@ -351,7 +351,7 @@ func TestExecRefused(t *testing.T) {
 			want(t, "wakes", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Key), "1 otm-T-00001-alpha-1")
 		})
 	}
-	for next, program := range map[string]string{"chmod +x " + plain: plain, "install it, or name it by its path in agents.a.command of otm.toml": "no-such-program"} {
+	for next, program := range map[string]string{"chmod +x " + plain: plain, "install it, then: otm resume a": "no-such-program"} {
 		f := CommandProblem(&pipeline.Agent{Name: "a", Trigger: pipeline.TriggerExec, Command: []string{program}})
 		want(t, "next step", f.Next(time.Time{}), next)
 	}
@@ -385,7 +385,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 		w.ended()
 	}
 	given := w.pass().Given
-	if len(given) != 1 || !strings.HasPrefix(given[0], "alpha is left alone: 5 runs in a row ended without progress") || !strings.Contains(given[0], "killed by signal 9") {
+	if len(given) != 1 || !strings.HasPrefix(given[0], "alpha is left alone: 5 starts in a row ended without progress") || !strings.Contains(given[0], "killed by signal 9") {
 		t.Errorf("given: %q", given)
 	}
 	wake := w.record(id).Wakes[0]

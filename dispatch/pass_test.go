@@ -828,7 +828,7 @@ func TestSilent(t *testing.T) {
 	}
 	w.clock.Advance(2 * time.Minute)
 	for range 3 {
-		want(t, "told", words(w.pass().Given), "[T-00001: alpha took it and has reported nothing for too long, the last time 1h ago → look at the agent; to hand the task out again: otm release T-00001]")
+		want(t, "told", words(w.pass().Given), "[T-00001: alpha took it and has reported nothing for too long, the last time 1h ago → otm release T-00001]")
 	}
 	want(t, "logged", w.log.count(slog.LevelWarn, "reported nothing for too long"), 1)
 	want(t, "asked once", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-alpha-2")
