@@ -113,7 +113,7 @@ func TestProgressStartsAtOnce(t *testing.T) {
 	}
 	want(t, "nothing is left", w.pass().Woken, 0)
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.Finding(), health.Failures, err), "<nil> 0 <nil>")
+	want(t, "health", words(health.Finding(w.clock.Now()), health.Failures, err), "<nil> 0 <nil>")
 }
 
 // Without work nothing is wrong with an agent, and nothing is promised, whatever its
@@ -143,13 +143,13 @@ func TestNoWorkNoProblem(t *testing.T) {
 			if given := w.pass().Given; len(given) != 1 || !strings.Contains(given[0], "exit status 1") {
 				t.Errorf("given: %q", given)
 			}
-			want(t, "with work", health().Finding().Code, explain.AgentPausing)
+			want(t, "with work", health().Finding(w.clock.Now()).Code, explain.AgentPausing)
 			finish(w, id)
 			want(t, "given", len(w.pass().Given), 0)
-			want(t, "without work", health().Finding() == nil, true)
+			want(t, "without work", health().Finding(w.clock.Now()) == nil, true)
 			w.create("y", "alpha", pipeline.Normal)
 			w.pass()
-			want(t, "with work again", words(health().Finding().Code, health().Failures), words(explain.AgentPausing, 1))
+			want(t, "with work again", words(health().Finding(w.clock.Now()).Code, health().Failures), words(explain.AgentPausing, 1))
 		})
 	}
 }

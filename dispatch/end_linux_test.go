@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
 )
@@ -86,7 +87,7 @@ func TestC5ProcessOfCanceledRunEnds(t *testing.T) {
 			want(t, "its run", words(run.Number, run.Ending), "1 canceled")
 			woken := w.pass().Woken
 			h := w.health()
-			want(t, "its agent", words(woken, h.Ends == nil, h.Failures, h.Fruitless, len(h.Findings())), "1 true 0 0 0")
+			want(t, "its agent", words(woken, h.Ends == nil, h.Failures, h.Fruitless, len(h.Findings(w.clock.Now()))), "1 true 0 0 0")
 			wakes, status := w.record(other).Wakes, pipeline.Assigned
 			if name == "released" {
 				wakes, status = w.record(id).Wakes, pipeline.Pending
@@ -213,6 +214,9 @@ func TestLeftGroupOfCanceledRunEnds(t *testing.T) {
 	want(t, "told", w.line(told), "told")
 	h := w.health()
 	want(t, "it does not care", words(h.Running, h.Ends.Task), words(true, id))
+	begun := h.Finding(w.clock.Now())
+	want(t, "no problem yet", words(begun.Code, begun.Next(w.clock.Now())), words(explain.AgentEnding, ""))
+	want(t, "a problem later", h.Finding(h.Ends.Since.Add(endLate)).Code, explain.AgentWillNotEnd)
 	w.clock.Advance(endWait)
 	w.pass()
 	want(t, "killed", w.line(gone), "")

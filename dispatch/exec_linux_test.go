@@ -52,7 +52,7 @@ func TestExecHelperKilled(t *testing.T) {
 		t.Errorf("state: %+v, %v", state.LastStart, err)
 	}
 	state.Fruitless = 1 // as before the command was changed
-	if next := (Health{AgentState: state}).Finding().Next(w.clock.Now()); !strings.HasPrefix(next, "tail ") {
+	if next := (Health{AgentState: state}).Finding(w.clock.Now()).Next(w.clock.Now()); !strings.HasPrefix(next, "tail ") {
 		t.Errorf("next: %q", next)
 	}
 }

@@ -392,7 +392,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 	want(t, "exit", words(wake.Exit, *wake.Code), "killed by signal 9 137")
 	want(t, "status until it is started again", words(w.boardStatus(id), w.record(id).Queued()), "pending true")
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.Finding().Code, health.Failures, *health.LastStart.Code, err), words(explain.AgentLeftAlone, 5, 137, nil))
+	want(t, "health", words(health.Finding(w.clock.Now()).Code, health.Failures, *health.LastStart.Code, err), words(explain.AgentLeftAlone, 5, 137, nil))
 	if _, err := os.Stat(health.LastStart.Log); err != nil {
 		t.Errorf("log: %v", err)
 	}
@@ -426,7 +426,7 @@ func TestC3TryLater(t *testing.T) {
 	}
 	w.pass()
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.Finding().Code, health.Failures, *health.LastStart.Code, err), words(explain.AgentLater, 0, 75, nil))
+	want(t, "health", words(health.Finding(w.clock.Now()).Code, health.Failures, *health.LastStart.Code, err), words(explain.AgentLater, 0, 75, nil))
 }
 
 // An agent that takes one task a run is started for each, without a pause.

@@ -227,7 +227,7 @@ func TestGatewayNothingHappens(t *testing.T) {
 		}
 		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-5")) == 1 })
 		health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-		want(w, "health", words(health.Finding().Code, health.Failures, err), words(explain.AgentLeftAlone, 4, nil))
+		want(w, "health", words(health.Finding(w.clock.Now()).Code, health.Failures, err), words(explain.AgentLeftAlone, 4, nil))
 		// A person sends it out again.
 		w.clock.Advance(askAfter(&pipeline.DefaultTimes))
 		want(w, "asked", w.pass().Woken, 0)

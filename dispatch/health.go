@@ -42,16 +42,17 @@ func (h Health) Ignores() time.Time {
 }
 
 // Finding returns the first of Findings; nil: there is none.
-func (h Health) Finding() *explain.Finding {
-	if found := h.Findings(); len(found) > 0 {
+func (h Health) Finding(now time.Time) *explain.Finding {
+	if found := h.Findings(now); len(found) > 0 {
 		return &found[0]
 	}
 	return nil
 }
 
 // Findings returns the agent's problems: what its process does, and why it is not started.
-// An agent that rests has none, whatever its last runs came to.
-func (h Health) Findings() (found []explain.Finding) {
+// An agent that rests has none, whatever its last runs came to. A process that OTM ends is
+// no problem until it should have ended.
+func (h Health) Findings(now time.Time) (found []explain.Finding) {
 	switch {
 	case h.Running && !h.Hangs.IsZero():
 		found = append(found, h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID))
@@ -60,7 +61,11 @@ func (h Health) Findings() (found []explain.Finding) {
 		if h.Ends.Late {
 			why = "takes longer than its max_runtime"
 		}
-		found = append(found, h.found(explain.AgentEnding, "task", h.Ends.Task, "since", h.Ends.Since, "pid", h.PID, "why", why))
+		code := explain.AgentEnding
+		if h.endsLate(now) {
+			code = explain.AgentWillNotEnd
+		}
+		found = append(found, h.found(code, "task", h.Ends.Task, "since", h.Ends.Since, "pid", h.PID, "why", why))
 	}
 	if h.Paused != nil {
 		reason := h.Paused.Reason
@@ -73,6 +78,11 @@ func (h Health) Findings() (found []explain.Finding) {
 		return []explain.Finding{*f}
 	}
 	return found
+}
+
+// endsLate reports whether the process was told to end, and should have ended by now.
+func (h Health) endsLate(now time.Time) bool {
+	return h.Ends != nil && !now.Before(h.Ends.Since.Add(endLate))
 }
 
 // afterRuns says that OTM delays the next start after runs without progress; nil: it does

@@ -48,7 +48,7 @@ func TestC60LastWords(t *testing.T) {
 	}
 	run := &core.EndedStart{StartResult: core.StartResult{Exit: "ok", LastWords: "needs approval\x1b[2J"}}
 	h := Health{AgentState: &core.AgentState{Agent: "alpha", Fruitless: 1, LastStart: run}}
-	if said := h.Finding().Text(minute(10)); !strings.Contains(said, `(ok, and it said last: "needs approval\x1b[2J")`) {
+	if said := h.Finding(minute(10)).Text(minute(10)); !strings.Contains(said, `(ok, and it said last: "needs approval\x1b[2J")`) {
 		t.Errorf("finding: %s", said)
 	}
 }

@@ -249,8 +249,8 @@ func (s *situation) held(pl plan) wakeResult {
 		f := explain.New(explain.WakeUnheard, "agent", s.agent.Name, "at", pl.wake.Accepted, "key", pl.wake.Key)
 		r.needs = &f
 	}
-	if ends := s.state.Ends; pl.action != rest && (ends == nil || !s.now.Before(ends.Since.Add(endLate))) {
-		r.needs = cmp.Or(Health{s.state, s.Process}.Finding(), r.needs)
+	if h := (Health{s.state, s.Process}); pl.action != rest && (h.Ends == nil || h.endsLate(s.now)) {
+		r.needs = cmp.Or(h.Finding(s.now), r.needs)
 	}
 	return r
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/explain"
+	"otm/internal/lock"
 	"otm/internal/view"
 	"otm/internal/why"
 	"otm/pipeline"
@@ -57,6 +59,42 @@ func TestStatusTells(t *testing.T) {
 	}
 	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.Partial || !strings.Contains(out, "\notm: hint: mkdir -p /") {
 		t.Errorf("otm next without the workspace: exit %d: %s", code, out)
+	}
+}
+
+// A process that OTM ends, as a person stopped its task, is a problem only once it should have
+// ended. Only then there is a step.
+func TestEndingProcessIsNoProblemYet(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.runs("true")
+	begun := time.Now().UTC()
+	do(t, p.h, core.Command{At: begun, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
+		Agent: "devdas", Ends: &core.Ends{Task: 1, Since: begun},
+	}}})
+	process, err := lock.Acquire(t.Context(), p.h.lockPath("exec-devdas"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Release()
+	for after, want := range map[time.Duration][]explain.Code{0: nil, 29 * time.Second: nil, 30 * time.Second: {explain.AgentWillNotEnd}} {
+		p.h.Now = func() time.Time { return begun.Add(after) }
+		v, err := loadView(t.Context(), p.h, nil, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, found := range map[string][]explain.Finding{"status": v.Problems(), "incidents": view.Watched(v)} {
+			var got []explain.Code
+			for _, f := range found {
+				got = append(got, f.Code)
+				if next := f.Next(p.h.Now()); !strings.HasPrefix(next, "kill -KILL -- -") {
+					t.Errorf("the next step is %q", next)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s after %v: %v, want %v", name, after, got, want)
+			}
+		}
 	}
 }
 

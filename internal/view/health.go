@@ -171,7 +171,9 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 	case err != nil:
 		found = append(found, explain.New(explain.AgentUnread, "agent", a.Name, "error", err))
 	default:
-		found = append(found, h.Findings()...)
+		found = append(found, slices.DeleteFunc(h.Findings(v.Now), func(f explain.Finding) bool {
+			return f.Code == explain.AgentEnding // OTM does what a person asked for
+		})...)
 	}
 	return append(found, v.Wakes(a)...)
 }

@@ -72,7 +72,7 @@ func atWork(v *view.View) int {
 // byWake is for a task whose agent is free, by what became of its last wake.
 func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	w, name := o.Wake, t.Agent.Name
-	if len(o.Health.Findings()) > 0 { // they count more than this wake
+	if len(o.Health.Findings(v.Now)) > 0 { // they count more than this wake
 		if since := o.Health.Ignores(); !since.IsZero() {
 			d.stage, d.since = IsIgnored, since
 		}
@@ -245,9 +245,11 @@ func held(v *view.View, d draft, t *view.Task) draft {
 		state := *health.AgentState
 		state.Rests, health.AgentState = false, &state
 	}
-	found := health.Findings()
+	found := health.Findings(v.Now)
 	for _, f := range found {
-		d = d.and(f).isLate()
+		if d = d.and(f); f.Code != explain.AgentEnding {
+			d = d.isLate()
+		}
 	}
 	if len(found) > 0 {
 		d = d.and(trouble(v, t, heartbeat.Dispatcher)...) // it starts nothing while it does not run
