@@ -110,7 +110,7 @@ func (b *Backend) Dead(ctx context.Context) ([]DeadLetter, error) {
 	return deadLetters(v)
 }
 
-// Incidents returns the incidents that are open. all adds closed ones; since selects those that
+// Incidents returns the incidents that are open, with what is found now. all adds closed ones; since selects those that
 // were open at that time or later.
 func (b *Backend) Incidents(ctx context.Context, all bool, since time.Time) ([]ShownIncident, error) {
 	s, err := b.Home.OpenStore(ctx)
@@ -118,9 +118,12 @@ func (b *Backend) Incidents(ctx context.Context, all bool, since time.Time) ([]S
 		return nil, err
 	}
 	found, err := s.Incidents(ctx, core.IncidentFilter{Open: !all && since.IsZero(), Since: since})
-	shown := []ShownIncident{}
-	for _, i := range found {
-		shown = append(shown, showIncident(i, b.Home.Now()))
+	if err != nil {
+		return nil, err
 	}
-	return shown, err
+	v, err := b.View(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	return showIncidents(v, found)
 }

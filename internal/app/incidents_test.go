@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/incident"
+	"otm/internal/lock"
 	"otm/internal/notify"
 )
 
@@ -79,6 +81,53 @@ func TestIncidentCodes(t *testing.T) {
 	if c := rework.Condition(); c.Err != "ERR-12" {
 		t.Errorf("rework that is not begun is %v", c)
 	}
+}
+
+// An incident is listed with what is found now: the present process, not the one that was found
+// first. While it is not found, it has no next step. Who lists it is told that nobody updates it.
+func TestIncidentsAsFoundNow(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.runs("true")
+	begun := time.Now().Add(-time.Minute).UTC()
+	finding := explain.New(explain.AgentWillNotEnd, "agent", "devdas", "task", "T-00001", "since", begun, "pid", 26737, "why", "was taken from it")
+	found := incident.Of(&finding)
+	watch := func(w core.Watch) { do(t, p.h, core.Command{At: begun, By: core.Component("otm"), Do: w}) }
+	shows := func(holds bool, texts ...string) {
+		t.Helper()
+		_, line := p.main("otm", "incidents")
+		_, data := p.main("otm", "incidents", "--json")
+		shown, err := (&Backend{Home: p.h}).Incidents(t.Context(), false, time.Time{})
+		if err != nil || len(shown) != 1 || shown[0].Holds != holds || (shown[0].Next != "") != holds {
+			t.Errorf("the API shows %+v, %v", shown, err)
+		}
+		for _, text := range append(texts, "nobody updates this list: no dispatcher stays running here; start it with: otm up") {
+			if !strings.Contains(line, text) {
+				t.Errorf("%q is missing in %s", text, line)
+			}
+		}
+		for _, out := range []string{line, data} {
+			if strings.Contains(out, "kill -KILL") != holds || holds && strings.Contains(out, "26737") {
+				t.Errorf("it says %s", out)
+			}
+		}
+	}
+	seen := []core.Seen{{Found: found, Since: begun}}
+	watch(core.Watch{Found: seen})
+	shows(false, "came last 1m ago", "not found any more: the process of devdas, pid 26737")
+	watch(core.Watch{Gone: []core.Incident{{ID: 1, Count: 1}}})
+	watch(core.Watch{Found: seen})
+	shows(false, "came last 1m ago", "comes and goes: the process of devdas, pid 26737")
+	do(t, p.h, core.Command{At: begun, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
+		Agent: "devdas", Ends: &core.Ends{Task: 1, Since: begun},
+	}}})
+	process, err := lock.Acquire(t.Context(), p.h.lockPath("exec-devdas"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Release()
+	pid := strconv.Itoa(os.Getpid())
+	shows(true, "since 1m ago", "2 times", "the process of devdas, pid "+pid+", still runs", "kill -KILL -- -"+pid)
 }
 
 // taker is an outlet that takes what it is told, or fails.

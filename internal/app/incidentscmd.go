@@ -58,6 +58,7 @@ type ShownIncident struct {
 	FirstAt  time.Time       `json:"firstAt"`
 	Since    time.Time       `json:"since"`
 	ClosedAt time.Time       `json:"closedAt,omitzero"`
+	Holds    bool            `json:"holds"`           // it is found now
 	Count    int             `json:"count"`           // how often it was opened
 	Acted    int             `json:"acted,omitempty"` // how often OTM did something about it
 	Cause    string          `json:"cause,omitempty"`
@@ -70,16 +71,33 @@ type ShownIncident struct {
 // incidentID is the number of an incident as people write it.
 func incidentID(id int64) string { return "I-" + strconv.FormatInt(id, 10) }
 
-// showIncident puts an incident into words.
-func showIncident(i *core.Incident, now time.Time) ShownIncident {
-	told := explain.Tell(incident.Finding(&i.Found), now)
-	if !i.Open() {
-		told.Hint = ""
+// showIncidents puts incidents into words: those of what v finds now, where it still finds it.
+// What is not found now has no next step, as the process that it names may be another one by now.
+func showIncidents(v *view.View, all []*core.Incident) ([]ShownIncident, error) {
+	present, shown := incident.Worst(view.Watched(v)), []ShownIncident{}
+	for _, i := range all {
+		f, holds := present[i.Key]
+		if holds = holds && i.Open(); !holds {
+			f = i.Found
+		}
+		finding := incident.Finding(&f)
+		told := explain.Tell(finding, v.Now)
+		if !holds {
+			told.Text, told.Hint = explain.Fact(&finding, v.Now), ""
+		}
+		switch {
+		case holds, !i.Open():
+		case i.Count > 1:
+			told.Text = "comes and goes: " + told.Text
+		default:
+			told.Text = "not found any more: " + told.Text
+		}
+		shown = append(shown, ShownIncident{
+			incidentID(i.ID), i.Err, i.Kind, told.Level, i.Task, i.About,
+			i.FirstAt, i.OpenedAt, i.ClosedAt, holds, i.Count, i.Acted, i.Cause, i.CauseBy, told.Text, told.Hint, told.Code,
+		})
 	}
-	return ShownIncident{
-		incidentID(i.ID), i.Err, i.Kind, told.Level, i.Task, i.About,
-		i.FirstAt, i.OpenedAt, i.ClosedAt, i.Count, i.Acted, i.Cause, i.CauseBy, told.Text, told.Hint, told.Code,
-	}
+	return shown, v.Err()
 }
 
 // incidentsCommand is otm incidents.
@@ -111,7 +129,18 @@ such as ERR-01, or plain words. One that comes and goes stays open longer each t
 			if err != nil {
 				return err
 			}
-			return printIncidents(h, found, asJSON)
+			v, err := loadView(ctx, h, nil, true)
+			if err != nil {
+				return err
+			}
+			shown, err := showIncidents(v, found)
+			if err != nil {
+				return err
+			}
+			if !v.Component(heartbeat.Dispatcher).Resident {
+				h.Note("nobody updates this list: no dispatcher stays running here; start it with: %s", v.Runner.Start)
+			}
+			return printIncidents(h, shown, asJSON)
 		}),
 	}
 	c.Flags().BoolVar(&all, "all", false, "list those that are closed, too")
@@ -134,12 +163,8 @@ such as ERR-01, or plain words. One that comes and goes stays open longer each t
 	return c
 }
 
-func printIncidents(h *Home, found []*core.Incident, asJSON bool) error {
+func printIncidents(h *Home, shown []ShownIncident, asJSON bool) error {
 	now := h.Now()
-	shown := []ShownIncident{}
-	for _, i := range found {
-		shown = append(shown, showIncident(i, now))
-	}
 	if asJSON {
 		return safe.EncodeJSON(h.Out, shown)
 	}
@@ -150,7 +175,10 @@ func printIncidents(h *Home, found []*core.Incident, asJSON bool) error {
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	for _, i := range shown {
 		stands := "since " + explain.Ago(i.Since, now)
-		if !i.ClosedAt.IsZero() {
+		switch {
+		case !i.Holds && i.ClosedAt.IsZero():
+			stands = "came last " + explain.Ago(i.Since, now)
+		case !i.Holds:
 			stands = "closed " + explain.Ago(i.ClosedAt, now)
 		}
 		times := ""

@@ -115,11 +115,20 @@ func (f *Finding) Text(now time.Time) string {
 }
 
 // Sentence is Text with the task that the finding concerns in front.
-func Sentence(f *Finding, now time.Time) string {
+func Sentence(f *Finding, now time.Time) string { return f.onTask(f.Text(now)) }
+
+// Fact is the start of Sentence: what was found, without what follows from it after a
+// semicolon, such as what OTM does about it. It is for what holds no more.
+func Fact(f *Finding, now time.Time) string {
+	says, _, _ := strings.Cut(texts[f.Code].says, ";")
+	return f.onTask(cmp.Or(f.fill(says, now), string(f.Code)))
+}
+
+func (f *Finding) onTask(text string) string {
 	if f.Task == 0 || strings.Contains(texts[f.Code].says, "{task}") {
-		return f.Text(now)
+		return text
 	}
-	return f.Task.String() + ": " + f.Text(now)
+	return f.Task.String() + ": " + text
 }
 
 // Line is Sentence with the next step behind.

@@ -91,7 +91,7 @@ func (w *Watcher) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watch := w.compare(worst(found), stand, now)
+	watch := w.compare(Worst(found), stand, now)
 	if watch.Acted, err = w.acted(ctx, stand); err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func Finding(f *core.Found) explain.Finding {
 	return explain.Finding{Code: explain.Code(f.Code), Task: f.Task, Args: f.Args}
 }
 
-// worst returns the worst finding of each key.
-func worst(found []explain.Finding) map[string]core.Found {
+// Worst returns the worst finding of each key.
+func Worst(found []explain.Finding) map[string]core.Found {
 	all := map[string]core.Found{}
 	for i := range found {
 		f := Of(&found[i])

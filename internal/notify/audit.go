@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/internal/incident"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -271,9 +272,11 @@ func (a *Audit) say(e *core.Event, t *core.Task) []string {
 	case core.ReconciliationDrift, core.ReportFailed, core.WakeFailed, core.RunFailed:
 		return []string{"OTM ERROR: " + words + " (IE-10)"}
 	case core.IncidentOpened:
-		return watchdog(&data.Found, "")
+		found := incident.Finding(&data.Found)
+		return watchdog(found.Text(time.Time{}))
 	case core.IncidentClosed:
-		return watchdog(&data.Found, "over: ")
+		found := incident.Finding(&data.Found)
+		return watchdog("over: " + explain.Fact(&found, time.Time{}))
 	}
 	switch {
 	case words == "":
@@ -286,7 +289,4 @@ func (a *Audit) say(e *core.Event, t *core.Task) []string {
 	return []string{"OTM: " + words}
 }
 
-func watchdog(f *core.Found, over string) []string {
-	found := incident.Finding(f)
-	return []string{fmt.Sprintf("Watchdog: %s%s (IE-08)", over, found.Text(time.Time{}))}
-}
+func watchdog(text string) []string { return []string{"Watchdog: " + text + " (IE-08)"} }

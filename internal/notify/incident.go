@@ -42,10 +42,11 @@ func (n *Notifier) incident(items []Item, e *core.Event) []Item {
 		}
 		item.told = was.told
 	}
-	says := explain.Tell(incident.Finding(&f), n.Now())
+	finding := incident.Finding(&f)
 	if over {
-		return append(items, problem(item, "over: "+safe.Escape(says.Text)))
+		return append(items, problem(item, "over: "+safe.Escape(explain.Fact(&finding, n.Now()))))
 	}
+	says := explain.Tell(finding, n.Now())
 	item.Next, item.Or = safe.Escape(says.Hint), safe.Escape(says.Or)
 	return append(items, problem(item, safe.Escape(says.Text)))
 }

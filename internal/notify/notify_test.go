@@ -15,6 +15,7 @@ import (
 	"otm/core"
 	"otm/core/coretest"
 	"otm/internal/explain"
+	"otm/internal/incident"
 	"otm/internal/leak"
 	"otm/pipeline"
 )
@@ -280,6 +281,11 @@ func TestIncidents(t *testing.T) {
 	w.found("z", 2)
 	w.gone()
 	w.want("worse, then over", w.once(5*time.Second), "over: "+text+"z")
+	away := explain.New(explain.GatewayDown, "since", w.now(), "error", "refused")
+	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: incident.Of(&away), Since: w.now()}}}})
+	w.once(5 * time.Second)
+	w.gone()
+	w.want("without what follows", w.once(5*time.Second), "over: the gateway has not been reachable since 10s ago: refused")
 }
 
 // The end of a day with incidents is told once.
