@@ -173,7 +173,7 @@ func TestWatchdog(t *testing.T) {
 	o.err = errors.New("off")
 	look(3)
 	o.err = nil
-	look(1, "nobody looks for incidents; the last look was 1")
+	look(1, "nobody has looked for incidents for 1")
 	look(9)
 	p.beat(now, heartbeat.Monitor)
 	look(3, "over: incidents are looked for again")

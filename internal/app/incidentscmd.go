@@ -108,10 +108,12 @@ func incidentsCommand(s cli.Streams) *cobra.Command {
 		Use:     "incidents",
 		Aliases: []string{"incident"},
 		Short:   "List what is wrong, since when, and what to do",
-		Long: `List the incidents that stand: what otm status finds wrong, each from when it began.
---all lists the closed ones as well, --since those that stood at a time or later. The
-dispatcher, if it stays, opens and closes them. The code is that of the specification,
-such as ERR-01, or plain words. One that comes and goes stays open longer each time.`,
+		Long: `List the incidents that stand: the problems of otm status that lasted, each from when it
+began. Tasks that failed, wait for a review or are blocked are no incidents by themselves:
+otm dead and otm list show them. --all lists the closed ones as well, --since those that
+stood at a time or later. The dispatcher, if it stays, opens and closes them. The code is
+that of the specification, such as ERR-01, or plain words. One that comes and goes stays
+open longer each time; while it is not found, it has no next step.`,
 		Example: "  otm incidents\n  otm incidents --since 24h",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			var f core.EventFilter

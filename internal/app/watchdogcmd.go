@@ -95,10 +95,10 @@ func watchdogCommand(s cli.Streams) *cobra.Command {
 		Use:   "watchdog",
 		Short: "Tell people when the dispatcher stopped looking for incidents",
 		Long: `The dispatcher looks for incidents, and tells people as [notify] says. This command
-checks once a minute that it still does. If it stopped, people are told by the same
-outlets, and again when it went on. It stays until it is interrupted, and needs neither
-the store nor another program. otm install runs it as a service of its own where [notify] is
-configured.`,
+checks once a minute that it still does. If it stopped, people are told within ten
+minutes by the same outlets, and again when it went on. It stays until it is interrupted,
+and needs neither the store nor another program. otm install runs it as a service of its
+own where [notify] is configured.`,
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			w := watchdog{home: h, outlets: outlets(h), log: h.stderrLog(heartbeat.Watchdog), told: map[string]bool{}}
 			if len(w.outlets) == 0 {

@@ -39,7 +39,7 @@ var (
 var (
 	NotifyFails    = code("notify_fails", Fail, "the outlet {outlet} of [notify] has taken nothing since {since:at}: {error}", "otm notify test")
 	NotifyOff      = code("notify_off", Warn, "people have been told nothing since {since:at}: it was turned off", "otm notify on")
-	NobodyLooks    = code("nobody_looks", Fail, "nobody looks for incidents; the last look was {since:ago}: {why}", "{start}")
+	NobodyLooks    = code("nobody_looks", Fail, "nobody has looked for incidents for {since:age}: {why}", "{start}")
 	OpenClawUnread = code("openclaw_unread", Warn, "agents that only openclaw.json names are not known: {error}", "correct that file, or gateway.config of otm.toml")
 	NoAgents       = code("no_agents", Fail, "no agent is configured: nothing can be handed out", "edit {config:sh}")
 	BacklogOld     = code("backlog_old", Fail, "{n:drop waits|drops wait} in the inboxes, the oldest for {since:age}", "otm status")
