@@ -45,11 +45,17 @@ var begins = []string{"IncidentOpened", "ReconciliationDrift", "StepRepeated"}
 // Tallies counts all incidents by their codes, also those of the specification of which
 // there were none. The period is from a time until before another one.
 func Tallies(ctx context.Context, store core.Reader, from, to time.Time) ([]*Tally, error) {
+	return tallies(ctx, store, from, to, time.Time{})
+}
+
+// tallies counts the events since a time; zero: all.
+func tallies(ctx context.Context, store core.Reader, from, to, since time.Time) ([]*Tally, error) {
 	c := &counter{from: from, to: to, acted: map[int64]bool{}}
 	for _, s := range explain.Specified {
 		c.tallies = append(c.tallies, &Tally{Code: s.Err, Kind: s.Kind})
 	}
-	events, err := store.Events(ctx, core.EventFilter{Types: append([]string{"IncidentCorrected", "IncidentClosed"}, begins...), Archived: true})
+	types := append([]string{"IncidentCorrected", "IncidentClosed"}, begins...)
+	events, err := store.Events(ctx, core.EventFilter{Types: types, Since: since, Archived: true})
 	for i := range events {
 		c.count(&events[i])
 	}
@@ -113,12 +119,27 @@ type Day struct {
 	Counts
 }
 
-// Daily counts the incidents from a time until before another one.
+// recentDays is how many days before a day are read first to count it.
+const recentDays = 30
+
+// Daily counts the incidents from a time until before another one. It reads older events,
+// which are in archives, only where an incident seems to come up for the first time.
 func Daily(ctx context.Context, store core.Reader, from, to time.Time) (*Day, error) {
-	all, err := Tallies(ctx, store, from, to)
+	all, err := tallies(ctx, store, from, to, from.AddDate(0, 0, -recentDays))
 	if err != nil {
 		return nil, err
 	}
+	d := newDay(all, from, to)
+	if len(d.New) == 0 {
+		return d, nil
+	}
+	if all, err = Tallies(ctx, store, from, to); err != nil {
+		return nil, err
+	}
+	return newDay(all, from, to), nil
+}
+
+func newDay(all []*Tally, from, to time.Time) *Day {
 	d := &Day{From: from, To: to, New: []string{}}
 	for _, t := range all {
 		d.add(t.Period)
@@ -128,7 +149,7 @@ func Daily(ctx context.Context, store core.Reader, from, to time.Time) (*Day, er
 	}
 	d.Codes = slices.DeleteFunc(all, func(t *Tally) bool { return t.Period.Opened == 0 })
 	slices.SortStableFunc(d.Codes, func(a, b *Tally) int { return cmp.Compare(b.Period.Opened, a.Period.Opened) })
-	return d, nil
+	return d
 }
 
 // Text is the day in one line.
@@ -168,8 +189,9 @@ func (w *Watcher) endDay(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	d, err := Daily(ctx, w.Store, from, midnight)
-	if err == nil && d.Opened > 0 {
+	came, err := w.Store.Events(ctx, core.EventFilter{Types: begins, Since: from})
+	inDays := func(e core.Event) bool { return e.At.Before(midnight) }
+	if err == nil && slices.ContainsFunc(came, inDays) {
 		ended := core.DayEnded{From: from.UTC(), To: midnight.UTC()}
 		err = w.do(ctx, core.Command{ID: "end of " + midnight.Add(-1).Format(time.DateOnly), Do: core.EndDay{DayEnded: ended}})
 	}

@@ -52,8 +52,9 @@ func (a *Audit) Once(ctx context.Context) error {
 	next.Lost = "" // what was told stands in the threads
 	events, err := a.Store.Events(ctx, core.EventFilter{After: next.Seq, Limit: auditAtOnce})
 	if err != nil {
-		return err
+		return a.unread(ctx, err)
 	}
+	next.readAgain()
 	if len(events) == 0 {
 		return errors.Join(a.follow(ctx, &next), a.keep(&next))
 	}
@@ -75,7 +76,7 @@ func (a *Audit) Once(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err // a stop is no failure
 			}
-			return errors.Join(err, a.failed(refusedBySlack(err, a.Now())))
+			return errors.Join(err, a.failed(refusedBySlack(err, a.Now()), false))
 		}
 	}
 	next.Seq, next.Failing = last, nil

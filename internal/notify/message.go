@@ -150,11 +150,17 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	switch {
 	case ended:
 		here := n.Now().Location()
-		d, err := incident.Daily(ctx, n.Store, day.From.In(here), day.To.In(here))
-		if err != nil {
+		from := day.From.In(here)
+		var text string
+		switch d, err := incident.Daily(ctx, n.Store, from, day.To.In(here)); {
+		case err == nil:
+			text = d.Text()
+		case ctx.Err() != nil:
 			return nil, err
+		default: // such as a damaged archive; it holds up no other news
+			text = fmt.Sprintf("%s: the day's report cannot be made: %v", from.Format(time.DateOnly), err)
 		}
-		*item = problem(Item{At: e.At, Update: e.Seq, Next: "otm daily"}, safe.Escape(d.Text()))
+		*item = problem(Item{At: e.At, Update: e.Seq, Next: "otm daily"}, safe.Escape(text))
 		item.Kind = Daily
 		return item, nil
 	case isRetry:

@@ -69,15 +69,19 @@ func (n *Notifier) Once(ctx context.Context) error {
 	}
 	if n.Quiet(now) {
 		loud, err := n.Store.Events(ctx, core.EventFilter{After: n.state.Seq, Types: incidents, Limit: 1})
-		if err != nil || len(loud) == 0 {
-			return err
+		if err != nil {
+			return n.unread(ctx, err)
+		}
+		if len(loud) == 0 {
+			return nil
 		}
 	}
 	next := *n.state
 	items, err := n.news(ctx, &next)
 	if err != nil {
-		return err
+		return n.unread(ctx, err)
 	}
+	next.readAgain()
 	if next.Lost != "" {
 		items, next.Lost = append(items, problem(Item{At: now.UTC(), Next: "otm events --since 24h"}, next.Lost)), ""
 	}
@@ -89,7 +93,7 @@ func (n *Notifier) Once(ctx context.Context) error {
 		return nil // they are found again
 	}
 	if err := n.Outlet.Tell(ctx, message(items)); err != nil {
-		return errors.Join(err, n.failed(err))
+		return errors.Join(err, n.failed(err, false))
 	}
 	n.sent, next.Failing = now, nil
 	return n.keep(&next)

@@ -304,6 +304,88 @@ func TestDay(t *testing.T) {
 	w.want("once", w.once(time.Second), "")
 }
 
+// badStore is a store that fails to read some events.
+type badStore struct {
+	core.Store
+	bad func(core.EventFilter) bool
+}
+
+func (s badStore) Events(ctx context.Context, f core.EventFilter) ([]core.Event, error) {
+	if s.bad(f) {
+		return nil, errors.New("the archive is damaged")
+	}
+	return s.Store.Events(ctx, f)
+}
+
+// Damaged archives hold up no news. The day of an incident that is known is told as ever;
+// a day that cannot be counted is told without counts.
+func TestDamagedArchive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	w.found("x", 1)
+	w.once(time.Second)
+	w.gone()
+	w.once(5 * time.Second)
+	midnight := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC)
+	end := func() {
+		w.Helper()
+		day := core.DayEnded{From: midnight.AddDate(0, 0, -1), To: midnight}
+		w.do(core.Command{ID: "end of " + midnight.String(), By: core.Component("x"), Do: core.EndDay{DayEnded: day}})
+		midnight = midnight.AddDate(0, 0, 1)
+	}
+	w.n.Store = badStore{w.store, func(f core.EventFilter) bool { return f.Archived && f.Since.Before(w.now().AddDate(0, 0, -60)) }}
+	w.pass(12 * time.Hour)
+	end()
+	w.reported(1, core.Report{Status: pipeline.AgentDone})
+	got := w.once(5 * time.Second)
+	day, rest, _ := strings.Cut(got, "\n")
+	w.want("a day that cannot be counted", day, "2026-11-29: the day's report cannot be made: the archive is damaged → otm daily")
+	if !strings.HasPrefix(rest, "T-00001 ") {
+		t.Errorf("the news after it: %q", got)
+	}
+	w.found("x", 1)
+	w.once(5 * time.Second)
+	w.pass(24 * time.Hour)
+	end()
+	w.want("a day without new incidents", w.once(5*time.Second), "2026-11-30: 1 incident (x: 1); OTM put 0 right by itself → otm daily")
+}
+
+// News that cannot be read show as a failing outlet does, until they can be read.
+func TestUnreadNews(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	failing := func() string {
+		s, err := Read(w.n.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Failing == nil {
+			return ""
+		}
+		return s.Failing.Error
+	}
+	w.n.Store = badStore{w.store, func(core.EventFilter) bool { return true }}
+	for _, w.quiet = range []bool{false, true} {
+		w.pass(time.Hour)
+		if err := w.n.Once(t.Context()); err == nil || failing() != "the archive is damaged" {
+			t.Errorf("quiet hours %v: %v, noted %q", w.quiet, err, failing())
+		}
+	}
+	w.quiet, w.n.Store = false, w.store
+	if got := w.once(time.Hour); got != "" || failing() != "" {
+		t.Errorf("told %q, noted %q", got, failing())
+	}
+	w.err = errors.New("off")
+	w.reported(1, core.Report{Status: pipeline.AgentDone})
+	w.once(5 * time.Second)
+	w.once(time.Hour)
+	if failing() != "off" {
+		t.Errorf("noted %q", failing())
+	}
+}
+
 // 200 incidents at once are one message.
 func TestManyIncidents(t *testing.T) {
 	t.Parallel()

@@ -57,6 +57,8 @@ type Failing struct {
 	Tries int           `json:"tries"`
 	Error string        `json:"error"`
 	Next  string        `json:"next,omitempty"` // see Refused
+	// Unread says that the outlet was not asked: the news could not be read.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // Read reads the state of an outlet; nil: it has none yet.
@@ -139,10 +141,25 @@ func (p *Place) keep(s *State) error {
 	return durable.Replace(p.Path, append(data, '\n'))
 }
 
-// failed notes that a message was not taken.
-func (p *Place) failed(why error) error {
+// unread notes that the news could not be read. A stop is no failure.
+func (p *Place) unread(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		return why
+	}
+	return errors.Join(why, p.failed(why, true))
+}
+
+// readAgain drops the note that the news could not be read.
+func (s *State) readAgain() {
+	if s.Failing != nil && s.Failing.Unread {
+		s.Failing = nil
+	}
+}
+
+// failed notes that a message was not taken, or that the news could not be read.
+func (p *Place) failed(why error, unread bool) error {
 	s, now := *p.state, p.Now().UTC()
-	f := Failing{Since: now, Last: now, Tries: 1, Error: safe.Escape(why.Error())}
+	f := Failing{Since: now, Last: now, Tries: 1, Error: safe.Escape(why.Error()), Unread: unread}
 	if s.Failing != nil {
 		f.Since, f.Tries = s.Failing.Since, s.Failing.Tries+1
 	}
