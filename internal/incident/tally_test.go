@@ -1,6 +1,8 @@
 package incident
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -97,6 +99,38 @@ func (w *world) days() string {
 		all = append(all, d.Text())
 	}
 	return strings.Join(all, "\n")
+}
+
+// badStore is a store that cannot say which days ended.
+type badStore struct{ core.Store }
+
+func (s badStore) Events(ctx context.Context, f core.EventFilter) ([]core.Event, error) {
+	if f.Last {
+		return nil, errors.New("damaged")
+	}
+	return s.Store.Events(ctx, f)
+}
+
+// A look counts although the end of the day cannot be noted. A later look notes it.
+func TestDayNotEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.now = time.Date(2026, 11, 28, 23, 50, 0, 0, time.UTC)
+	w.wrong = []explain.Finding{gatewayDown}
+	beats := 0
+	w.Beat = func() { beats++ }
+	w.Watcher.Store = badStore{w.store}
+	for range 4 {
+		w.look(4 * time.Minute)
+	}
+	if beats != 4 {
+		t.Errorf("%d looks count, want 4", beats)
+	}
+	w.Watcher.Store = w.store
+	w.look(time.Minute)
+	if got := w.days(); !strings.HasPrefix(got, "2026-11-28: 1 incident ") {
+		t.Errorf("the day: %q", got)
+	}
 }
 
 // A day with incidents is told of once, by the first look after midnight, whoever looks. A

@@ -100,11 +100,11 @@ func (w *Watcher) Look(ctx context.Context) error {
 			return err
 		}
 	}
-	err = w.endDay(ctx, now)
-	if err == nil {
-		w.beat()
+	w.beat()
+	if err := w.endDay(ctx, now); err != nil && ctx.Err() == nil { // the next look tries again
+		w.Log.Warn("the end of the day was not noted", "err", err)
 	}
-	return err
+	return nil
 }
 
 func (w *Watcher) beat() {
