@@ -30,12 +30,12 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// post sends JSON and reads the beginning of the answer. No error has the address, which may
-// hold a secret.
-func post(ctx context.Context, address string, body []byte, header http.Header) (*http.Response, []byte, error) {
+// post sends JSON. The caller closes the body of the answer. No error has the address, which
+// may hold a secret.
+func post(ctx context.Context, address string, body []byte, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, errors.New("the address is no URL")
+		return nil, errors.New("the address is no URL")
 	}
 	req.Header, req.Close = header, true
 	req.Header.Set("Content-Type", "application/json")
@@ -44,14 +44,9 @@ func post(ctx context.Context, address string, body []byte, header http.Header) 
 		if u := (*url.Error)(nil); errors.As(err, &u) {
 			err = u.Err
 		}
-		return nil, nil, err
+		return nil, err
 	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, nil, fmt.Errorf("the answer broke off: %w", err)
-	}
-	return resp, data, nil
+	return resp, nil
 }
 
 // asked returns the pause that the header Retry-After asks for; 0: none.
@@ -74,7 +69,8 @@ type Webhook struct {
 // dot and the body: t=1764547200,v1=0123…
 const signatureHeader = "OTM-Signature"
 
-// Tell implements Outlet. Any answer of success that is no HTML page counts.
+// Tell implements Outlet. Any answer of success that is no HTML page counts. Its body is not
+// read: it may break off although the message was taken.
 func (o *Webhook) Tell(ctx context.Context, m Message) error {
 	secret, err := o.Secret()
 	if err != nil {
@@ -87,10 +83,11 @@ func (o *Webhook) Tell(ctx context.Context, m Message) error {
 	at := o.Now().Unix()
 	mac := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(mac, "%d.%s", at, body)
-	resp, _, err := post(ctx, o.URL, body, http.Header{signatureHeader: {fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil))}})
+	resp, err := post(ctx, o.URL, body, http.Header{signatureHeader: {fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil))}})
 	if err != nil {
 		return err
 	}
+	resp.Body.Close()
 	r := &Refused{Err: fmt.Errorf("the webhook answers with HTTP status %d", resp.StatusCode)}
 	switch code := resp.StatusCode; {
 	case code/100 == 2 && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html"):
@@ -166,9 +163,14 @@ func (o *Telegram) send(ctx context.Context, text, mode string) (a telegramAnswe
 	if err != nil {
 		return a, err
 	}
-	resp, data, err := post(ctx, strings.TrimSuffix(o.URL, "/")+"/bot"+token+"/sendMessage", body, http.Header{})
+	resp, err := post(ctx, strings.TrimSuffix(o.URL, "/")+"/bot"+token+"/sendMessage", body, http.Header{})
 	if err != nil {
 		return a, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return a, fmt.Errorf("the answer broke off: %w", err)
 	}
 	if json.Unmarshal(data, &a) != nil || a.OK == nil {
 		return a, fmt.Errorf("no answer of Telegram, but HTTP status %d", resp.StatusCode)

@@ -227,6 +227,7 @@ func TestWebhook(t *testing.T) {
 	}{
 		{status(200), "<nil>", 0, false},
 		{status(204), "<nil>", 0, false},
+		{notifytest.Drip, "<nil>", 0, false},
 		{notifytest.HTML(200), "the webhook answers with an HTML page", 0, false},
 		{status(302, "Location", server.URL), "the webhook answers with HTTP status 302", 0, true},
 		{status(401), "the webhook answers with HTTP status 401", 0, true},
