@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"otm/pipeline"
@@ -77,6 +78,21 @@ type EventFilter struct {
 	// Archived says that events in archives count, too. To look for one among all takes a second
 	// a year; to look for those of a task takes less.
 	Archived bool
+}
+
+// ErrArchive says that a file of the archive is damaged, or missing.
+var ErrArchive = errors.New("the archive is damaged")
+
+// EventsAtHand returns archived events too, for work that must go on where an archive is
+// damaged: then it returns those that are not archived, and damage says why.
+func EventsAtHand(ctx context.Context, r Reader, f EventFilter) (events []Event, damage, err error) {
+	f.Archived = true
+	if events, err = r.Events(ctx, f); !errors.Is(err, ErrArchive) {
+		return events, nil, err
+	}
+	f.Archived, damage = false, err
+	events, err = r.Events(ctx, f)
+	return events, damage, err
 }
 
 // Done is what is known of a command that was carried out.

@@ -33,7 +33,7 @@ const (
 // messages are for the next time. What stands as the task's reason is not among them: the
 // agent is shown that every time.
 func (d *Desk) thread(ctx context.Context, t *core.Task, agent string, given int64) (fresh []Message, earlier int, err error) {
-	events, err := d.Store.Events(ctx, core.EventFilter{Task: t.ID, Types: []string{"Acknowledged", "EditedByPerson", "Said"}, Archived: true})
+	events, _, err := core.EventsAtHand(ctx, d.Store, core.EventFilter{Task: t.ID, Types: []string{"Acknowledged", "EditedByPerson", "Said"}})
 	for i := range events {
 		e := &events[i]
 		if taken, ok := e.Data.(core.Acknowledged); ok && taken.By == core.TakenByNext && e.Seq < given && isBy(e, agent) {

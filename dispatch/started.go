@@ -28,7 +28,7 @@ func (rn *run) noteStarts(ctx context.Context) error {
 	if err := rn.load(ctx); err != nil {
 		return err
 	}
-	last, err := rn.Store.Events(ctx, core.EventFilter{Types: []string{"Started"}, Last: true, Archived: true})
+	last, _, err := core.EventsAtHand(ctx, rn.Store, core.EventFilter{Types: []string{"Started"}, Last: true})
 	if err != nil {
 		return err
 	}

@@ -31,15 +31,12 @@ const ArchiveDir = "archive"
 // dayLayout is how days are written. They are those of UTC.
 const dayLayout = time.DateOnly
 
-// ErrArchive says that a file of the archive is damaged, or missing.
-var ErrArchive = errors.New("the archive is damaged")
-
 func brokenArchive(path string, err error) error {
 	hint := "put %q back from a backup: until then nobody can read its events; all else goes on"
 	if strings.HasPrefix(filepath.Base(path), "snapshot-") {
 		hint = "remove %q: the archives before it make up for it"
 	}
-	return &Error{Err: fmt.Errorf("%w: %q: %w", ErrArchive, path, err), Hint: fmt.Sprintf(hint, path)}
+	return &Error{Err: fmt.Errorf("%w: %q: %w", core.ErrArchive, path, err), Hint: fmt.Sprintf(hint, path)}
 }
 
 // archive is a file of events, which are not in the table of events any more.
@@ -316,10 +313,8 @@ func dueDay(ctx context.Context, s *Store, now time.Time, keep time.Duration, by
 			return err
 		}
 		d.another = !next.IsZero() && next.Month() == begin.Month() && !next.AddDate(0, 0, 1).After(now.Add(-keep))
-		if err := d.load(t, end, now, s.ID(), by); err == nil {
-			due = d
-		}
-		return err
+		due = d
+		return d.load(t, end, now, s.ID(), by)
 	})
 	return due, err
 }

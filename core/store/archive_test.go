@@ -247,6 +247,17 @@ func TestCommandsForgotten(t *testing.T) {
 	})
 }
 
+// An event that cannot be read stays where it is, and that is told.
+func TestArchiveOfADamagedEvent(t *testing.T) {
+	t.Parallel()
+	s := opened(t)(Open(t.Context(), t.TempDir(), Options{}))
+	someDays(t, s)
+	change(t, s, `UPDATE events SET payload = '{"x' WHERE seq = (SELECT min(seq) FROM events)`)
+	if days, err := Archive(t.Context(), s, t0.Add(testKeep+9*aDay), testKeep, testProducer); len(days) > 0 || err == nil {
+		t.Errorf("archived %v, %v", days, err)
+	}
+}
+
 // An archive that somebody changed, replaced or removed is refused, and named with the next
 // step. Work goes on.
 func TestArchiveChanged(t *testing.T) {
@@ -284,8 +295,11 @@ func TestArchiveChanged(t *testing.T) {
 	} {
 		spoil()
 		_, err := s.Events(t.Context(), core.EventFilter{Task: 1, Archived: true})
-		if !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), path) || !strings.Contains(Hint(err), path) {
+		if !errors.Is(err, core.ErrArchive) || !strings.Contains(err.Error(), path) || !strings.Contains(Hint(err), path) {
 			t.Errorf("%s: %v, hint %q", name, err, Hint(err))
+		}
+		if events, damage, err := core.EventsAtHand(t.Context(), s, core.EventFilter{Task: 1}); len(events) != 1 || !errors.Is(damage, core.ErrArchive) || err != nil {
+			t.Errorf("%s: at hand %v, %v, %v", name, events, damage, err)
 		}
 		if events, err := s.Events(t.Context(), core.EventFilter{Task: 12, Archived: true}); len(events) == 0 || err != nil {
 			t.Errorf("%s: of another task %v, %v", name, events, err)

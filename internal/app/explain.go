@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"otm/core"
 	"otm/core/store"
 	"otm/heartbeat"
 	"otm/internal/board"
@@ -74,7 +75,7 @@ func explainStore(err error) *cli.Error {
 	case errors.As(err, &shared):
 	case !errors.As(err, &known):
 		return nil
-	case errors.Is(err, sqlite.ErrCorrupt), errors.Is(err, store.ErrState), errors.Is(err, store.ErrArchive):
+	case errors.Is(err, sqlite.ErrCorrupt), errors.Is(err, store.ErrState), errors.Is(err, core.ErrArchive):
 		code = cli.Failed
 	}
 	return cli.Errorf(code, "%w", err).Hint("%s", store.Hint(err))

@@ -190,11 +190,15 @@ func (v *View) AnyResident() bool {
 }
 
 // History is what happened to a task, oldest first. Nothing is known of one that the
-// store does not know.
+// store does not know. Where an archive is damaged, the first line says so.
 func (v *View) History(id pipeline.TaskID) ([]Line, error) {
 	if id == 0 {
 		return nil, nil
 	}
-	events, err := v.Store.Events(v.ctx, core.EventFilter{Task: id, Archived: true})
-	return Lines(events), err
+	events, damage, err := core.EventsAtHand(v.ctx, v.Store, core.EventFilter{Task: id})
+	lines := Lines(events)
+	if damage != nil {
+		lines = slices.Insert(lines, 0, Line{Who: "otm", What: "earlier events cannot be read", Detail: damage.Error()})
+	}
+	return lines, err
 }
