@@ -117,7 +117,7 @@ func served(t testing.TB, h *app.Home) (*client, *server) {
 
 func newToken(t testing.TB, h *app.Home, name string, role tokens.Role) string {
 	t.Helper()
-	token, err := tokens.Open(h.Dir).Create(t.Context(), name, role, time.Now())
+	token, err := tokens.Open(h.Dir).Create(t.Context(), name, role, "", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"otm/internal/tokens"
 )
@@ -60,6 +61,35 @@ func TestWho(t *testing.T) {
 	if list := ask[tasks](viewer, "GET", "/tasks", nil); len(list.Tasks) != 0 {
 		t.Errorf("tasks %v", list)
 	}
+}
+
+// The token of a bot that was made for an agent acts for nobody else, and for nobody when the
+// agent is known no more. One of a bot without an agent says for whom it acts.
+func TestBotOfAgent(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	was, is := *c, *c
+	for bot, agent := range map[*client]string{&was: "gone", &is: "devdas"} {
+		var err error
+		bot.token, err = tokens.Open(c.home.Dir).Create(t.Context(), "bot of "+agent, tokens.Bot, agent, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.create(1)
+	for _, bot := range []*client{&was, &is} {
+		bot.refused(http.StatusForbidden, "POST", "/agents/archibald/next", nil, "role bot")
+		bot.refused(http.StatusForbidden, "POST", "/tasks/1/say", object{"text": "x", "agent": "archibald"}, "role bot")
+		bot.refused(http.StatusForbidden, "POST", "/tasks/1/accept", nil, "role bot")
+	}
+	for path, body := range map[string]object{
+		"/tasks": {"title": "x", "agent": "devdas"}, "/tasks/1/say": {"text": "x"}, "/tasks/1/report": {"status": "agent_done"},
+		"/agents/gone/next": {}, "/agents/devdas/next": {}, "/agents/archibald/pause": {},
+	} {
+		was.refused(http.StatusForbidden, "POST", path, body, "the agent gone, for whom it was made")
+	}
+	ask[answer](&is, "POST", "/tasks/1/say", object{"text": "x"})
+	ask[answer](c.as("relay", tokens.Bot), "POST", "/tasks/1/say", object{"text": "x", "agent": "archibald"})
 }
 
 // No page that was made to point here, and none of another origin, gets an answer.

@@ -19,7 +19,7 @@ func TestTokenRevokedInMidCommand(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
 	known := tokens.Open(h.Dir)
-	token, err := known.Create(t.Context(), "ci", tokens.Operator, h.Now())
+	token, err := known.Create(t.Context(), "ci", tokens.Operator, "", h.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

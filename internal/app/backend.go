@@ -97,10 +97,23 @@ func (b *Backend) Token(secret string) (*tokens.Token, error) {
 	return tokens.Open(b.Home.Dir).Find(secret)
 }
 
-// bound returns the agent whose name a bot's token has: the token acts for no other one. nil:
-// there is none.
-func (b *Backend) bound(t *tokens.Token) *pipeline.Agent {
-	if a := b.Home.Agents().Named(t.Name); t.Role == tokens.Bot && a != nil && !a.Person {
+// bound returns the only agent for whom a bot's token acts: the one for whom it was made, or
+// else the one whose name it has. nil: there is none. The error is a *RoleError: the token was
+// made for an agent that is no longer known.
+func (b *Backend) bound(t *tokens.Token) (*pipeline.Agent, error) {
+	if t.Role != tokens.Bot {
+		return nil, nil
+	}
+	a := aiNamed(b.Home, cmp.Or(t.Agent, t.Name))
+	if a == nil && t.Agent != "" {
+		return nil, &RoleError{t, "the agent " + t.Agent + ", for whom it was made, and who is not known here now"}
+	}
+	return a, nil
+}
+
+// aiNamed returns the AI agent of a name; nil: none is known.
+func aiNamed(h *Home, name string) *pipeline.Agent {
+	if a := h.Agents().Named(name); a != nil && !a.Person {
 		return a
 	}
 	return nil
@@ -108,7 +121,9 @@ func (b *Backend) bound(t *tokens.Token) *pipeline.Agent {
 
 // steerer returns for whom a token steers tasks and agents. The error is a *RoleError.
 func (b *Backend) steerer(t *tokens.Token) (core.Actor, error) {
-	switch a := b.bound(t); {
+	switch a, err := b.bound(t); {
+	case err != nil:
+		return core.Actor{}, err
 	case t.Role.Steers():
 		return core.ByPerson(t.Name), nil
 	case a != nil && slices.Contains(b.Home.Config.Reviewers, a.Name):
@@ -123,9 +138,9 @@ func (b *Backend) agent(t *tokens.Token, name string) (*pipeline.Agent, error) {
 	if t.Role == tokens.Viewer {
 		return nil, &RoleError{t, "a bot, an operator or an owner"}
 	}
-	own := b.bound(t)
-	if name == "" {
-		return own, nil
+	own, err := b.bound(t)
+	if name == "" || err != nil {
+		return own, err
 	}
 	a := b.Home.Agents().Named(name)
 	switch {

@@ -29,7 +29,8 @@ they use the owner's, which otm init made. Scripts name one: --token-file, or th
 variable ` + tokenFileEnv + `.
 
 Roles: owner (everything, tokens included), operator (reviews and steers), viewer
-(reads), bot (a program that reports and asks). Only hashes of tokens are kept.`,
+(reads), bot (a program that reports and asks). The token of a bot that has the name
+of an agent acts for this agent alone. Only hashes of tokens are kept.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(tokenCreateCommand(s), tokenListCommand(s), tokenRevokeCommand(s))
@@ -80,7 +81,11 @@ func tokenCreateCommand(s cli.Streams) *cobra.Command {
 		if err := as.owns(); err != nil {
 			return err
 		}
-		token, err := tokens.Open(h.Dir).Create(ctx, args[0], r, h.Now())
+		agent := ""
+		if a := aiNamed(h, args[0]); r == tokens.Bot && a != nil {
+			agent = a.Name
+		}
+		token, err := tokens.Open(h.Dir).Create(ctx, args[0], r, agent, h.Now())
 		switch {
 		case errors.Is(err, tokens.ErrTaken):
 			return cli.Errorf(cli.Usage, "%w: %s", err, args[0]).Hint("otm token revoke %s", safe.Quote(args[0]))
@@ -112,11 +117,12 @@ func tokenListCommand(s cli.Streams) *cobra.Command {
 				type entry struct {
 					Name      string      `json:"name"`
 					Role      tokens.Role `json:"role"`
+					Agent     string      `json:"agent,omitempty"`
 					CreatedAt time.Time   `json:"createdAt"`
 				}
 				entries := []entry{}
 				for _, t := range all {
-					entries = append(entries, entry{t.Name, t.Role, t.CreatedAt})
+					entries = append(entries, entry{t.Name, t.Role, t.Agent, t.CreatedAt})
 				}
 				return safe.EncodeJSON(h.Out, entries)
 			}

@@ -49,6 +49,8 @@ type Token struct {
 	Role      Role      `json:"role"`
 	Hash      string    `json:"sha256"`
 	CreatedAt time.Time `json:"createdAt"`
+	// Agent is the only one for whom a bot acts; "": the token was made for no agent.
+	Agent string `json:"agent,omitempty"`
 }
 
 // Errors of Create and Revoke.
@@ -122,14 +124,16 @@ func newToken(name string, role Role, now time.Time) (string, Token) {
 	return token, Token{Name: name, Role: role, Hash: hashOf(token), CreatedAt: now.UTC().Truncate(time.Second)}
 }
 
-// Create makes a token, and returns its secret. The error may be ErrTaken.
-func (f File) Create(ctx context.Context, name string, role Role, now time.Time) (token string, err error) {
+// Create makes a token, and returns its secret. agent is the only one for whom a bot may act;
+// "": that stays open. The error may be ErrTaken.
+func (f File) Create(ctx context.Context, name string, role Role, agent string, now time.Time) (token string, err error) {
 	err = f.change(ctx, func(all []Token) error {
 		if named(all, name) >= 0 {
 			return ErrTaken
 		}
 		var made Token
 		token, made = newToken(name, role, now)
+		made.Agent = agent
 		return f.write(append(all, made))
 	})
 	return token, err

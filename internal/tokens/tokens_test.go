@@ -36,11 +36,11 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := f.Create(t.Context(), "ci", Operator, now)
+	token, err := f.Create(t.Context(), "ci", Operator, "", now)
 	if err != nil || token == owner || !strings.HasPrefix(token, "otm_") || len(token) < 40 {
 		t.Fatalf("%q, %v", token, err)
 	}
-	if _, err := f.Create(t.Context(), "CI", Viewer, now); !errors.Is(err, ErrTaken) {
+	if _, err := f.Create(t.Context(), "CI", Viewer, "", now); !errors.Is(err, ErrTaken) {
 		t.Errorf("a name twice: %v", err)
 	}
 	for _, tt := range []struct {
@@ -51,6 +51,13 @@ func TestTokens(t *testing.T) {
 		if err != nil || got == nil || got.Name != tt.name || got.Role != tt.role {
 			t.Errorf("found %+v, %v, want %s", got, err, tt.name)
 		}
+	}
+	devdas, err := f.Create(t.Context(), "devdas", Bot, "devdas", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Find(devdas); err != nil || got == nil || got.Agent != "devdas" {
+		t.Errorf("the token of an agent is %+v, %v", got, err)
 	}
 	for _, wrong := range []string{"", token + "x", token[:20]} {
 		if got, err := f.Find(wrong); got != nil || err != nil {
@@ -118,7 +125,7 @@ func TestBrokenFile(t *testing.T) {
 	if _, err := f.Find("otm_x"); err == nil || !strings.Contains(err.Error(), "tokens.json") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := f.Create(t.Context(), "ci", Operator, now); err == nil {
+	if _, err := f.Create(t.Context(), "ci", Operator, "", now); err == nil {
 		t.Error("a broken file is written over")
 	}
 }
