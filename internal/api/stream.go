@@ -27,6 +27,10 @@ const lookEvery = time.Second
 // eventsAtOnce bounds how many events a stream reads together.
 const eventsAtOnce = 100
 
+// maxStreams bounds how many streams are open at once. The server's connections are for
+// requests, the board and the page, too.
+const maxStreams = 64
+
 // hub tells streams that there are new events. Each stream reads them by itself, from where
 // it is: a slow one holds nobody up.
 type hub struct {
@@ -97,10 +101,36 @@ func (h *hub) open() int {
 	return h.streams
 }
 
-func (h *hub) opened(n int) {
+// enter counts a new stream, and reports whether there is room for it.
+func (h *hub) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.streams += n
+	if h.streams >= maxStreams {
+		return false
+	}
+	h.streams++
+	return true
+}
+
+// leave counts a stream that ended.
+func (h *hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.streams--
+}
+
+// follow selects what a stream sends.
+type follow struct {
+	EventFilter
+	Last  string `header:"Last-Event-ID" doc:"Number of the last event that was received"`
+	begin bool   // after is given; 0 is before the first event
+	auth  string
+}
+
+// Resolve reads what the fields do not tell.
+func (f *follow) Resolve(c huma.Context) []error {
+	f.begin, f.auth = c.Query("after") != "", c.Header("Authorization")
+	return nil
 }
 
 // streams registers the stream of events.
@@ -108,12 +138,9 @@ func streams(s *server) {
 	huma.Register(s.huma, huma.Operation{
 		OperationID: streamID, Method: http.MethodGet, Path: Prefix + "/events/stream", Summary: "Follow what happens",
 		Description: "Server-sent events: the id is the number of the event, the event its type, the data as in GET /events. " +
-			"With Last-Event-ID or after, it begins with the event that follows; else with the next one.",
+			"With Last-Event-ID or after, it begins with the event that follows; else with the next one. It ends when the token is revoked. While 64 streams are open, another one gets 503.",
 		Responses: map[string]*huma.Response{"200": {Description: "The events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}},
-	}, func(ctx context.Context, in *struct {
-		EventFilter
-		Last string `header:"Last-Event-ID" doc:"Number of the last event that was received"`
-	}) (*huma.StreamResponse, error) {
+	}, func(ctx context.Context, in *follow) (*huma.StreamResponse, error) {
 		f, err := in.filter()
 		if err != nil {
 			return nil, s.problem(err)
@@ -124,20 +151,26 @@ func streams(s *server) {
 			}
 		}
 		store, err := s.back.Home.OpenStore(ctx)
-		if err == nil && f.After == 0 && in.Last == "" {
+		if err == nil && !in.begin && in.Last == "" {
 			f.After, err = store.LastEvent(ctx)
+		}
+		f.Limit = eventsAtOnce
+		if err == nil {
+			_, _, err = s.events(ctx, f) // who follows is told why nothing comes
 		}
 		if err != nil {
 			return nil, s.problem(err)
 		}
-		f.Limit = eventsAtOnce
+		if !s.hub.enter() {
+			full := newProblem(http.StatusServiceUnavailable, fmt.Sprintf("%d streams of events are open: close one, or come again", maxStreams))
+			return nil, huma.ErrorWithHeaders(full, http.Header{"Retry-After": {"15"}})
+		}
 		return &huma.StreamResponse{Body: func(c huma.Context) {
 			r, w := humago.Unwrap(c)
 			out := &sender{w, http.NewResponseController(w), s.sendTime}
 			out.control.SetReadDeadline(time.Time{}) // the server's limits are for exchanges that end
 			w.Header().Set("Content-Type", "text/event-stream")
-			s.hub.opened(1)
-			defer s.hub.opened(-1)
+			defer s.hub.leave()
 			beat := time.NewTicker(s.beat)
 			defer beat.Stop()
 			if out.send(": begins\n\n") != nil {
@@ -165,6 +198,9 @@ func streams(s *server) {
 					return
 				case <-more:
 				case <-beat.C:
+					if _, err := s.token(in.auth); err != nil {
+						return // who comes again is told
+					}
 					if out.send(": still here\n\n") != nil {
 						return
 					}

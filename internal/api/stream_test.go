@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/store"
 	"otm/internal/loopback"
+	"otm/internal/tokens"
 )
 
 // stream is an open stream of events.
@@ -169,6 +174,108 @@ func TestFollow(t *testing.T) {
 	}
 	c.with("Last-Event-ID", "x").refused(http.StatusUnprocessableEntity, "GET", "/events/stream", nil, "header.Last-Event-ID")
 	c.refused(http.StatusUnprocessableEntity, "GET", "/events?type=Nothing", nil, "query.type", "TaskMoved")
+}
+
+// A stream after 0 begins with the first event.
+func TestFollowFromFirst(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	c.create(2)
+	f := c.follow("?after=0", "")
+	for want := int64(1); want <= 2; want++ {
+		if id, _ := f.next(); id != want {
+			t.Errorf("event %d, want %d", id, want)
+		}
+	}
+}
+
+// A stream ends when its token is revoked.
+func TestFollowRevoked(t *testing.T) {
+	t.Parallel()
+	c, s := served(t, newHome(t, ""))
+	s.beat = time.Millisecond
+	gone, stays := c.as("gone", tokens.Viewer).follow("", ""), c.follow("", "")
+	if err := tokens.Open(c.home.Dir).Revoke(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, gone.lines); err != nil { // it ends
+		t.Error(err)
+	}
+	if frame := stays.frame(); frame != ": still here\n" {
+		t.Errorf("frame %q", frame)
+	}
+}
+
+// Streams do not use up the connections: one too many is told to come again, and has room
+// when another one has ended.
+func TestManyStreams(t *testing.T) {
+	t.Parallel()
+	c, s := served(t, newHome(t, ""))
+	first := c.follow("", "")
+	for range maxStreams - 1 {
+		c.follow("", "")
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.address+Prefix+"/events/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	w, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	if kind := w.Header.Get("Content-Type"); w.StatusCode != http.StatusServiceUnavailable || w.Header.Get("Retry-After") == "" || kind != "application/problem+json" {
+		t.Errorf("one too many: status %d, %s, %v", w.StatusCode, kind, w.Header)
+	}
+	c.create(1) // requests go on
+	first.close()
+	for s.hub.open() == maxStreams {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the stream never ends")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	c.follow("", "")
+}
+
+// Events that were archived are read as others are. An archive that is damaged is named.
+func TestArchivedEvents(t *testing.T) {
+	t.Parallel()
+	c, s := served(t, newHome(t, ""))
+	c.create(2)
+	db, err := s.back.Home.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Add(48 * time.Hour)
+	if days, err := store.Archive(t.Context(), db, now, time.Hour, core.Producer{Service: "otm", Version: "1"}); len(days) == 0 || err != nil {
+		t.Fatalf("archived %v, %v", days, err)
+	}
+	if live, err := db.Events(t.Context(), core.EventFilter{}); len(live) != 0 || err != nil {
+		t.Fatalf("not archived: %v, %v", live, err)
+	}
+	if all := c.allEvents(); !slices.Equal(all, []int64{1, 2}) {
+		t.Errorf("events %v", all)
+	}
+	f := c.follow("?after=0", "")
+	for want := int64(1); want <= 2; want++ {
+		if id, _ := f.next(); id != want {
+			t.Errorf("event %d, want %d", id, want)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(c.home.Dir, store.ArchiveDir, "events-*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("edited"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/events", "/events/stream?after=0"} {
+		c.refused(http.StatusServiceUnavailable, "GET", path, nil, "is damaged", `"hints":["put `)
+	}
+	c.follow("", "") // what is new needs no archive
 }
 
 // pipes is a listener with connections that buffer nothing.
