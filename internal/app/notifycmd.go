@@ -101,11 +101,11 @@ func untold(h *Home) (found []explain.Finding) {
 		if err != nil || s == nil || s.Failing == nil {
 			continue
 		}
-		next := s.Failing.Next
-		if next != "" {
-			next += "; then: "
+		needs := ""
+		if s.Failing.Next != "" {
+			needs = "; needs a person: " + s.Failing.Next
 		}
-		found = append(found, explain.New(explain.NotifyFails, "outlet", o.name, "since", s.Failing.Since, "error", s.Failing.Error, "next", next))
+		found = append(found, explain.New(explain.NotifyFails, "outlet", o.name, "since", s.Failing.Since, "error", s.Failing.Error, "needs", needs))
 	}
 	return found
 }

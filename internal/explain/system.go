@@ -37,7 +37,7 @@ var (
 
 // What is said about a directory as a whole.
 var (
-	NotifyFails    = code("notify_fails", Fail, "the outlet {outlet} of [notify] has taken nothing since {since:at}: {error}", "otm notify test")
+	NotifyFails    = code("notify_fails", Fail, "the outlet {outlet} of [notify] has taken nothing since {since:at}: {error}{needs}", "otm notify test")
 	NotifyOff      = code("notify_off", Warn, "people have been told nothing since {since:at}: it was turned off", "otm notify on")
 	NobodyLooks    = code("nobody_looks", Fail, "nobody has looked for incidents for {since:age}: {why}", "{start}")
 	OpenClawUnread = code("openclaw_unread", Warn, "agents that only openclaw.json names are not known: {error}", "correct that file, or gateway.config of otm.toml")

@@ -369,7 +369,7 @@ func TestUnreadNews(t *testing.T) {
 	w.n.Store = badStore{w.store, func(core.EventFilter) bool { return true }}
 	for _, w.quiet = range []bool{false, true} {
 		w.pass(time.Hour)
-		if err := w.n.Once(t.Context()); err == nil || failing() != "the archive is damaged" {
+		if err := w.n.Once(t.Context()); err == nil || failing() != "the news cannot be read: the archive is damaged" {
 			t.Errorf("quiet hours %v: %v, noted %q", w.quiet, err, failing())
 		}
 	}

@@ -146,7 +146,7 @@ func (p *Place) unread(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return why
 	}
-	return errors.Join(why, p.failed(why, true))
+	return errors.Join(why, p.failed(fmt.Errorf("the news cannot be read: %w", why), true))
 }
 
 // readAgain drops the note that the news could not be read.
