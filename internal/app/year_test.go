@@ -33,7 +33,8 @@ type dweller struct {
 }
 
 func newDweller(t *testing.T, keepEvents time.Duration) *dweller {
-	h := newHome(t, fmt.Sprintf("[times]\nkeep_events = %q\n", keepEvents))
+	h := newHome(t, "")
+	h.Config.Times.KeepEvents = keepEvents // also shorter than otm.toml may say
 	d := &dweller{patient: &patient{T: t, h: h}, now: time.Date(2026, 1, 1, 0, 30, 0, 0, time.UTC)}
 	h.Now = func() time.Time { return d.now }
 	c := bareComponent(h, heartbeat.Detector)

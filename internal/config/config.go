@@ -168,6 +168,10 @@ func (c *Config) fillSlack(f *file) (problems []string) {
 	return problems
 }
 
+// minKeepEvents is the least time that the store keeps events: programs that were off, and
+// outlets that took nothing, read there what came up meanwhile.
+const minKeepEvents = 168 * time.Hour
+
 func (c *Config) fillTimes(f *file) (problems []string) {
 	t := &c.Times
 	times := map[string]*time.Duration{
@@ -181,6 +185,9 @@ func (c *Config) fillTimes(f *file) (problems []string) {
 		}
 		*times[key] = d
 	})
+	if t.KeepEvents > 0 && t.KeepEvents < minKeepEvents {
+		problems = append(problems, fmt.Sprintf("times.keep_events: %v is too short: want 168h or more, or 0 for ever", t.KeepEvents))
+	}
 	if n := f.Gateway.RewakeMax; n != nil {
 		t.RewakeMax = *n
 	}

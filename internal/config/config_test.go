@@ -186,7 +186,7 @@ silent_after = "6s"
 dedup_give_up = "7s"
 keep_processed = "0s"
 archive_after = "8s"
-keep_events = "9s"
+keep_events = "169h"
 `, env("HOME", "/home/me"))
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ keep_events = "9s"
 			"review":  {Review: true, MaxRetries: 5, Silence: pipeline.DefaultTypeRules.Silence},
 		},
 		Times: pipeline.Times{RewakeMax: 0, ParseableAge: 2 * time.Second, SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
-			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second, ArchiveAfter: 8 * time.Second, KeepEvents: 9 * time.Second},
+			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second, ArchiveAfter: 8 * time.Second, KeepEvents: 169 * time.Hour},
 	}
 	n := &want.Notify
 	n.Command, n.What, n.Quiet, n.from, n.to = []string{"/home/me/bin/tell", "x"}, []string{"done"}, "22:00-07:30", 22*time.Hour, 7*time.Hour+30*time.Minute
@@ -309,6 +309,8 @@ func TestProblems(t *testing.T) {
 		{"seconds without a unit", "[times]\nsettle_after = 15\n", "line 2, column 16: times.settle_after cannot be of the type integer"},
 		{"no duration", "[times]\nsettle_after = \"15\"\n", `times.settle_after: "15" is not a duration such as 15s or 10m`},
 		{"days", "[times]\nkeep_processed = \"7d\"\n", `times.keep_processed: "7d" is not a duration`},
+		{"events kept too short", "[times]\nkeep_events = \"167h59m\"\n", "times.keep_events: 167h59m0s is too short: want 168h or more, or 0 for ever"},
+		{"events hardly kept", "[times]\nkeep_events = \"1ns\"\n", "times.keep_events: 1ns is too short"},
 		{"negative duration", "[times]\nrewake_after = \"-1s\"\n", `times.rewake_after: "-1s" is negative`},
 		{"negative budget", "[slack]\nbudget = -0.1\n", "slack.budget: -0.1 is out of range"},
 		{"large budget", "[slack]\nbudget = 1001\n", "slack.budget: 1001 is out of range"},
