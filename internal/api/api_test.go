@@ -285,7 +285,8 @@ func TestThread(t *testing.T) {
 	if is := ask[answer](c, "POST", "/tasks/1/accept", nil); is.Status != "done" || is.TaskID != made.TaskID {
 		t.Fatalf("accepted %+v", is)
 	}
-	c.refused(http.StatusConflict, "POST", "/tasks/1/reject", object{"reason": "no"}, `"allowed":[`, `"possible":["reopen"`)
+	c.refused(http.StatusConflict, "POST", "/tasks/1/reject", object{"reason": "no"}, `"allowed":["agent_done"]`, `"possible":["reopen"`)
+	bot.refused(http.StatusConflict, "POST", "/tasks/1/report", object{"run": 1, "status": "blocked", "reason": "no"}, `"allowed":["assigned","in_progress","blocked"]`)
 }
 
 // The document stands in the repository, and says what the code does.
@@ -362,7 +363,8 @@ func TestReaders(t *testing.T) {
 	if is := ask[struct{ Health string }](c, "GET", "/status", nil); is.Health == "" {
 		t.Error("the status has no health")
 	}
-	for path, where := range map[string]string{"/tasks?status=nearly": "query.status", "/tasks?after=x": "query.after", "/tasks/x": "path.id", "/tasks?limit=0": "query.limit"} {
+	for path, where := range map[string]string{"/tasks?status=nearly": "query.status", "/tasks?after=x": "query.after", "/tasks/x": "path.id", "/tasks?limit=0": "query.limit",
+		"/events?type=Nothing": "query.type"} {
 		c.refused(http.StatusUnprocessableEntity, "GET", path, nil, where)
 	}
 	c.refused(http.StatusNotFound, "GET", "/tasks/99", nil, "path.id")

@@ -58,7 +58,8 @@ func TestWho(t *testing.T) {
 	bot.refused(http.StatusForbidden, "POST", "/agents/devdas/pause", nil, `role bot`)
 	bot.refused(http.StatusForbidden, "POST", "/agents/archibald/next", nil, "the token of a bot that is called archibald")
 	bot.refused(http.StatusForbidden, "POST", "/tasks/1/report", object{"agent": "archibald", "status": "agent_done"}, "archibald")
-	if list := ask[tasks](viewer, "GET", "/tasks", nil); len(list.Tasks) != 0 {
+	ask[answer](bot, "POST", "/tasks", object{"title": "For another one", "agent": "archibald"}) // as agents do by files
+	if list := ask[tasks](viewer, "GET", "/tasks", nil); len(list.Tasks) != 1 || list.Tasks[0].Agent != "archibald" {
 		t.Errorf("tasks %v", list)
 	}
 }
@@ -161,5 +162,36 @@ func TestRepeatedAtOnce(t *testing.T) {
 	}
 	if list := ask[tasks](c, "GET", "/tasks", nil); len(list.Tasks) != 1 {
 		t.Errorf("tasks %v", list)
+	}
+}
+
+// A command that is refused for the status of its task names the statuses that permit it, to
+// each who may ask: it works in those, and in no other.
+func TestAllowed(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	c.create(1)
+	ask[answer](c, "POST", "/tasks", object{"title": "x", "agent": "robin"})
+	reviewer := c.as("archibald", tokens.Bot)
+	for id, body := range map[string]object{"1": {"reason": "x"}, "2": {"reason": "x"}} {
+		ask[answer](c, "POST", "/tasks/"+id+"/cancel", body)
+	}
+	for _, is := range []struct {
+		by            *client
+		path, allowed string
+	}{
+		{c, "/tasks/1/accept", `["agent_done"]`},
+		{c, "/tasks/2/accept", `["new","agent_done","pending","assigned","in_progress","blocked"]`}, // a person's own
+		{c, "/tasks/1/stop", `["assigned","in_progress"]`},
+		{c, "/tasks/1/requeue", `["failed","pending"]`},
+		{c, "/tasks/1/activate", `["dormant"]`},
+		{reviewer, "/tasks/1/accept", `["agent_done"]`},
+		{reviewer, "/tasks/1/reopen", `["done","agent_done"]`}, // a person may besides reopen a cancelled one
+	} {
+		is.by.refused(http.StatusConflict, "POST", is.path, nil, `"allowed":`+is.allowed)
+	}
+	status, data := reviewer.send("POST", Prefix+"/tasks/1/activate", nil) // for people only
+	if status != http.StatusConflict || strings.Contains(string(data), "allowed") {
+		t.Errorf("a reviewer activates: status %d, %s", status, data)
 	}
 }

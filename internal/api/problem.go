@@ -18,7 +18,7 @@ import (
 // Problem is why a request was refused (RFC 9457).
 type Problem struct {
 	huma.ErrorModel
-	Allowed  []pipeline.Status `json:"allowed,omitempty" doc:"The statuses to which the task may be moved from here"`
+	Allowed  []pipeline.Status `json:"allowed,omitempty" doc:"The statuses of the task that permit it"`
 	Possible []string          `json:"possible,omitempty" doc:"The commands for the task as it is"`
 	Hints    []string          `json:"hints,omitempty" doc:"What to do"`
 }

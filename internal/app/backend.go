@@ -79,7 +79,7 @@ func (e *FieldError) Unwrap() error { return e.Err }
 // RefusedError says that a request contradicts the state of its task.
 type RefusedError struct {
 	Reason  string
-	Allowed []pipeline.Status // where the task may be moved from here
+	Allowed []pipeline.Status // the statuses that permit it; empty: it is not refused for the status
 	Can     []string          // the commands for the task as it is, the likely ones first
 }
 
@@ -176,7 +176,7 @@ func (b *Backend) once(ctx context.Context, r Request, agent string, do func(s *
 	case o.Before, errors.As(o.Err, &refused) && refused.Rule == core.RuleOtherDrop: // another request was faster
 		return b.repeated(ctx, s, r, c, agent)
 	case refused != nil:
-		return nil, &RefusedError{Reason: refused.Error(), Allowed: refused.Allowed}
+		return nil, &RefusedError{Reason: refused.Error(), Allowed: reportable(refused)}
 	case errors.Is(o.Err, core.ErrNotYet):
 		return nil, &RefusedError{Reason: "the task was not handed out yet"}
 	case o.Err != nil:
@@ -191,6 +191,19 @@ func (b *Backend) once(ctx context.Context, r Request, agent string, do func(s *
 		a.TaskID = o.Task.ID
 	}
 	return a, nil
+}
+
+// reportable lists the statuses that permit a report; none: it was not refused for the status.
+func reportable(r *core.Refused) (in []pipeline.Status) {
+	switch r.Rule {
+	case core.RuleMove, core.RuleOver, core.RuleStepsStay:
+		for _, s := range pipeline.Statuses {
+			if s != r.From && (s.Active() || s == pipeline.New && r.By.Kind == core.Worker) {
+				in = append(in, s)
+			}
+		}
+	}
+	return in
 }
 
 // repeated returns the answer to a request that was carried out before; nil: it was not.
@@ -410,7 +423,7 @@ func (b *Backend) Steer(ctx context.Context, r Request, name string, id pipeline
 		c.By, c.Task = by, id
 		is, err := tc.one(ctx, h, e, c, edits)
 		if err == nil && is.Error != "" && !isOther(is.outcome.Err) {
-			err = &RefusedError{Reason: is.TaskID + " " + is.Error, Allowed: is.Moves, Can: is.Can}
+			err = &RefusedError{Reason: is.TaskID + " " + is.Error, Allowed: is.For, Can: is.Can}
 		}
 		if is.outcome.Task == nil { // nothing was to be done
 			is.outcome.Task = t

@@ -247,7 +247,7 @@ type steered struct {
 	Error  string            `json:"error,omitempty"`
 	Can    []string          `json:"possible,omitempty"` // the commands for the task as it is, the likely ones first
 	Next   []string          `json:"next,omitempty"`     // the lines to paste
-	Moves  []pipeline.Status `json:"allowed,omitempty"`
+	For    []pipeline.Status `json:"allowed,omitempty"`  // of a command that was refused: the statuses that permit it
 
 	changed string // beside the status, for people
 	outcome core.Outcome
@@ -321,9 +321,16 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, c cor
 	}
 	r.outcome = outcome
 	var refused *core.Refused
+	errors.As(outcome.Err, &refused)
 	switch {
-	case errors.As(outcome.Err, &refused) && refused.Rule == core.RuleMoved:
-		r.Error, r.Moves = fmt.Sprintf("is %s: otm %s is for %s", refused.From, tc.name, strings.Join(pipeline.Texts(tc.from), ", ")), refused.Allowed
+	case refused != nil && (refused.Rule == core.RuleMoved || refused.Rule == core.RuleMove):
+		r.For = slices.DeleteFunc(slices.Clone(edits.From), func(s pipeline.Status) bool {
+			return edits.Status != nil && !permits(s, *edits.Status, c.By)
+		})
+		r.Error = "is as it was: " + refused.Error()
+		if refused.Rule == core.RuleMoved {
+			r.Error = fmt.Sprintf("is %s: otm %s is for %s", refused.From, tc.name, strings.Join(pipeline.Texts(edits.From), ", "))
+		}
 		r.Can, r.Next = tc.instead(refused, edits)
 	case outcome.Err != nil:
 		r.Error = "is as it was: " + outcome.Err.Error()
@@ -343,6 +350,12 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, c cor
 		r.changed = fmt.Sprintf("  priority %s → %s", t.Priority, *edits.Priority)
 	}
 	return r, nil
+}
+
+// permits reports whether somebody may move a task from one status to another.
+func permits(from, to pipeline.Status, by core.Actor) bool {
+	_, ok := core.Permitted(from, to, by.Kind)
+	return ok
 }
 
 // goesOn says what becomes of an agent whose run a command canceled, where OTM does not end
