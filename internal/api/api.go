@@ -107,7 +107,7 @@ func (s *server) authenticate(c huma.Context, next func(huma.Context)) {
 	t, err := s.token(c.Header("Authorization"))
 	if err != nil {
 		_, w := humago.Unwrap(c)
-		s.refuse(w, err)
+		s.refuse(counted{w, c}, err)
 		return
 	}
 	next(huma.WithValue(c, tokenKey{}, t))

@@ -109,6 +109,14 @@ func (s *server) refuse(w http.ResponseWriter, err error) {
 	refuse(w, p.Status, p.Detail)
 }
 
+// counted has the context of an operation know which status was sent.
+type counted struct {
+	http.ResponseWriter
+	context huma.Context
+}
+
+func (w counted) WriteHeader(status int) { w.context.SetStatus(status) }
+
 // refuse closes the connection, so that the caller holds none, and so that the rest of the
 // request is not read.
 func refuse(w http.ResponseWriter, status int, detail string) {
