@@ -50,7 +50,7 @@ type server struct {
 // streams of events while it runs.
 func New(b *app.Backend) (http.Handler, func(context.Context) error) {
 	s := newServer(b)
-	return s.guard(s.mux), s.hub.run
+	return s.guard(), s.hub.run
 }
 
 func newServer(b *app.Backend) *server {
@@ -80,8 +80,8 @@ func schemaName(t reflect.Type, hint string) string {
 }
 
 // guard refuses requests that do not call us by a loopback name, or that a page made a
-// browser send.
-func (s *server) guard(next http.Handler) http.Handler {
+// browser send, and those for which there is no operation.
+func (s *server) guard() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
@@ -91,7 +91,10 @@ func (s *server) guard(next http.Handler) http.Handler {
 		case !loopback.SameOrigin(r):
 			refuse(w, http.StatusForbidden, "no page of another origin may ask here")
 		default:
-			next.ServeHTTP(w, r)
+			if _, pattern := s.mux.Handler(r); pattern == "" {
+				w = unserved{w, r.URL.Path}
+			}
+			s.mux.ServeHTTP(w, r)
 		}
 	})
 }

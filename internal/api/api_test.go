@@ -101,7 +101,7 @@ func upped(t testing.TB, h *app.Home) *client {
 func served(t testing.TB, h *app.Home) (*client, *server) {
 	t.Helper()
 	s := newServer(app.NewBackend(h, slog.New(slog.DiscardHandler)))
-	web := httptest.NewServer(s.guard(s.mux))
+	web := httptest.NewServer(s.guard())
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.hub.run(ctx) }()
@@ -138,8 +138,8 @@ func (c *client) with(name, value string) *client {
 	return &other
 }
 
-// send sends a request, and returns the status and the body of the answer.
-func (c *client) send(method, path string, body any) (int, []byte) {
+// request makes a request of the client.
+func (c *client) request(method, path string, body any) *http.Request {
 	c.t.Helper()
 	var in io.Reader
 	if r, ok := body.(io.Reader); ok {
@@ -162,6 +162,13 @@ func (c *client) send(method, path string, body any) (int, []byte) {
 			r.Host = value
 		}
 	}
+	return r
+}
+
+// send sends a request, and returns the status and the body of the answer.
+func (c *client) send(method, path string, body any) (int, []byte) {
+	c.t.Helper()
+	r := c.request(method, path, body)
 	w, err := http.DefaultClient.Do(r)
 	if err != nil {
 		c.t.Fatal(err)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +32,7 @@ func TestTooLarge(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.address+Prefix+"/tasks", body)
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	w := httptest.NewRecorder()
-	s.guard(s.mux).ServeHTTP(w, r)
+	s.guard().ServeHTTP(w, r)
 	if w.Code != http.StatusRequestEntityTooLarge || body.read > 2*maxBody {
 		t.Errorf("status %d after %d bytes: %s", w.Code, body.read, w.Body)
 	}
@@ -193,5 +194,45 @@ func TestAllowed(t *testing.T) {
 	status, data := reviewer.send("POST", Prefix+"/tasks/1/activate", nil) // for people only
 	if status != http.StatusConflict || strings.Contains(string(data), "allowed") {
 		t.Errorf("a reviewer activates: status %d, %s", status, data)
+	}
+}
+
+// Whatever is refused before it comes to an operation is refused with a problem, by the API
+// alone and beside the page and the board.
+func TestProblemsOutsideOfOperations(t *testing.T) {
+	t.Parallel()
+	alone, _ := served(t, newHome(t, ""))
+	for _, c := range []*client{alone, upped(t, newHome(t, ""))} {
+		for _, is := range []struct {
+			by           *client
+			method, path string
+			status       int
+			words        string
+		}{
+			{c, "GET", "/nothing", http.StatusNotFound, "/api/otm/nothing"},
+			{c, "GET", "/", http.StatusNotFound, "openapi.json"},
+			{c, "DELETE", "/tasks", http.StatusMethodNotAllowed, "GET, HEAD, POST"},
+			{c, "OPTIONS", "/tasks/1/accept", http.StatusMethodNotAllowed, "POST"},
+			{c.with("Origin", "http://evil.example"), "GET", "/tasks", http.StatusForbidden, "origin"},
+			{c.with("Origin", "http://evil.example"), "OPTIONS", "/tasks", http.StatusForbidden, "origin"},
+			{c.with("Host", "evil.example"), "GET", "/tasks", http.StatusForbidden, "127.0.0.1"},
+			{c.with("Authorization", ""), "GET", "/tasks", http.StatusUnauthorized, "otm token create"},
+		} {
+			r := is.by.request(is.method, Prefix+is.path, nil)
+			w, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p Problem
+			err = json.NewDecoder(w.Body).Decode(&p)
+			w.Body.Close()
+			kind := w.Header.Get("Content-Type")
+			if err != nil || w.StatusCode != is.status || p.Status != is.status || kind != "application/problem+json" || !strings.Contains(p.Detail, is.words) {
+				t.Errorf("%s %s: status %d, %s, %+v, %v", is.method, is.path, w.StatusCode, kind, p, err)
+			}
+			if allow := w.Header.Get("Allow"); (is.status == http.StatusMethodNotAllowed) != (allow != "") {
+				t.Errorf("%s %s: Allow %q", is.method, is.path, allow)
+			}
+		}
 	}
 }

@@ -117,6 +117,23 @@ type counted struct {
 
 func (w counted) WriteHeader(status int) { w.context.SetStatus(status) }
 
+// unserved answers with a problem where the mux has no handler for a path or a method.
+type unserved struct {
+	http.ResponseWriter
+	path string
+}
+
+func (w unserved) WriteHeader(status int) {
+	detail := "there is nothing at " + w.path + ": " + Prefix + "/openapi.json lists what there is"
+	if status == http.StatusMethodNotAllowed {
+		detail = w.path + " takes " + w.Header().Get("Allow")
+	}
+	refuse(w.ResponseWriter, status, detail)
+}
+
+// Write drops the text of the mux.
+func (w unserved) Write(text []byte) (int, error) { return len(text), nil }
+
 // refuse closes the connection, so that the caller holds none, and so that the rest of the
 // request is not read.
 func refuse(w http.ResponseWriter, status int, detail string) {

@@ -306,7 +306,7 @@ func TestStalledReader(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- loopback.Serve(ctx, listener, s.guard(s.mux), slog.New(slog.DiscardHandler))
+		ended <- loopback.Serve(ctx, listener, s.guard(), slog.New(slog.DiscardHandler))
 	}()
 	here, there := net.Pipe()
 	listener.conns <- there
