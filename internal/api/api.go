@@ -60,6 +60,7 @@ func newServer(b *app.Backend) *server {
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = Prefix+"/openapi", "", "", nil
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	c.AllowAdditionalPropertiesByDefault = true // answers may grow; requests say themselves that they take no more
+	c.RejectUnknownQueryParameters = true
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
 	c.Security = []map[string][]string{{"token": {}}}
 	s.huma = humago.New(s.mux, c)
@@ -142,7 +143,7 @@ type op struct{ method, path, id, summary, long string }
 func add[I, O any](s *server, o op, do func(context.Context, *I) (O, error)) {
 	huma.Register(s.huma, huma.Operation{
 		OperationID: o.id, Method: o.method, Path: Prefix + o.path, Summary: o.summary, Description: o.long, MaxBodyBytes: maxBody,
-		Errors: []int{http.StatusUnauthorized, http.StatusForbidden},
+		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, in *I) (*output[O], error) {
 		out, err := do(ctx, in)
 		if err != nil {

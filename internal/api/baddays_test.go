@@ -236,3 +236,21 @@ func TestProblemsOutsideOfOperations(t *testing.T) {
 		}
 	}
 }
+
+// Every operation refuses a parameter that it does not know, by name.
+func TestUnknownParameters(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	for path, item := range document().Paths {
+		path = strings.NewReplacer(Prefix, "", "{id}", "1", "{agent}", "devdas").Replace(path)
+		method := http.MethodPost
+		if item.Get != nil {
+			method = http.MethodGet
+		}
+		c.refused(http.StatusUnprocessableEntity, method, path+"?agnet=devdas", nil, `"location":"query.agnet"`)
+	}
+	c.refused(http.StatusUnprocessableEntity, "POST", "/tasks?agnet=devdas", object{"title": "x", "agent": "devdas"}, "query.agnet")
+	if list := ask[tasks](c, "GET", "/tasks", nil); len(list.Tasks) != 0 {
+		t.Errorf("tasks %v", list)
+	}
+}

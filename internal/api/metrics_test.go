@@ -52,6 +52,7 @@ func TestMetrics(t *testing.T) {
 	until(c, "/tasks", func(l tasks) bool { return len(l.Tasks) == 3 && l.Tasks[2].Status == "assigned" })
 	c.refused(http.StatusConflict, "POST", "/tasks/1/accept", nil)
 	c.with("Authorization", "").refused(http.StatusUnauthorized, "GET", "/agents", nil)
+	c.refused(http.StatusUnprocessableEntity, "GET", "/agents?x=1", nil)
 	if err := os.WriteFile(c.home.Dir+"/failed/x.json", []byte(`{"_result":{"inbox":"new-tasks","error":"no"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestMetrics(t *testing.T) {
 		"otm_tasks status=assigned": 3, "otm_tasks status=failed": 0, "otm_agents state=free": 3, "otm_drops_failed": 1, "otm_drops_waiting inbox=new-tasks": 0,
 		"otm_component_resident component=otm-dispatcher": 1, "otm_incidents_open level=fail": 0,
 		"otm_http_request_duration_seconds code=200 operation=createTask": 3, "otm_http_request_duration_seconds code=409 operation=acceptTask": 1,
-		"otm_http_request_duration_seconds code=401 operation=listAgents": 1,
+		"otm_http_request_duration_seconds code=401 operation=listAgents": 1, "otm_http_request_duration_seconds code=422 operation=listAgents": 1,
 	} {
 		if value, there := got[name]; !there || value != want {
 			t.Errorf("%s is %v (%v), want %v", name, value, there, want)
