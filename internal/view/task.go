@@ -70,11 +70,11 @@ type Card struct {
 	Updated  time.Time         `json:"updatedAt,omitzero"`
 }
 
-// Card shows a task as the board has it, or else as the store does.
+// Card shows a task as the board has it, or else as the store does. Its status is that of Status.
 func (t *Task) Card() Card {
 	c := Card{TaskID: t.ID, Agent: t.AgentName(), Steps: append([]Step{}, t.Steps...), Retries: t.MaxRetries, Silent: t.SilentSince}
 	if r := t.Row; r != nil {
-		c.Title, c.Status, c.Priority, c.Project, c.Type = r.Title, r.CurrentStatus(), r.Priority, r.Project, r.Type
+		c.Title, c.Status, c.Priority, c.Project, c.Type = r.Title, t.Status(), r.Priority, r.Project, r.Type
 		c.Reason, c.Result, c.Row = r.Reason, r.Result, r.ID
 		c.Created, c.Updated = time.Unix(r.Created, 0).UTC(), time.Unix(r.Updated, 0).UTC()
 	} else if s := t.State; s != nil {

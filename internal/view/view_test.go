@@ -90,6 +90,21 @@ func TestEmptiedCells(t *testing.T) {
 	}
 }
 
+// TestStatusAhead: a card shows the status of the state while the board still shows what OTM
+// wrote there before, and that of a person who chose another one.
+func TestStatusAhead(t *testing.T) {
+	t.Parallel()
+	rows := []pipeline.Row{{ID: "R1", TaskID: "T-00001", Status: pipeline.AgentDone}, {ID: "R2", TaskID: "T-00002", Status: pipeline.Cancelled}}
+	v := load(t, nil, rows,
+		core.Task{ID: 1, RowID: "R1", Status: pipeline.Done, Shown: core.Shown{Status: pipeline.AgentDone}},
+		core.Task{ID: 2, RowID: "R2", Status: pipeline.Done, Shown: core.Shown{Status: pipeline.AgentDone}})
+	for id, want := range map[pipeline.TaskID]pipeline.Status{1: pipeline.Done, 2: pipeline.Cancelled} {
+		if task := v.Task(id); task.Card().Status != want || task.Status() != want {
+			t.Errorf("%v: the card shows %s, the status is %s, want %s", id, task.Card().Status, task.Status(), want)
+		}
+	}
+}
+
 // TestC46SilentWorkspace: a workspace on a file system that does not answer is named,
 // and no other agent's is kept from being looked at.
 func TestC46SilentWorkspace(t *testing.T) {
