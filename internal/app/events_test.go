@@ -72,7 +72,10 @@ func TestEventsArchived(t *testing.T) {
 	if code, out := p.main("otm", "rebuild", "--check"); code != cli.Partial || strings.Count(out, archive) < 2 {
 		t.Errorf("checked with an edited archive: exit %d: %s", code, out)
 	}
-	for _, args := range [][]string{{"events"}, {"history"}, {"show", "1"}} {
+	if code, out := p.main("otm", "show", "1"); code != cli.OK || !strings.Contains(out, "earlier events cannot be read") || strings.Contains(out, "unknown time") {
+		t.Errorf("show with an edited archive: exit %d: %s", code, out)
+	}
+	for _, args := range [][]string{{"events"}, {"history"}} {
 		code, out := p.main(append([]string{"otm"}, args...)...)
 		if code != cli.Failed || strings.Count(out, archive) < 2 || !strings.Contains(out, "is damaged") || !strings.Contains(out, "back from a backup") {
 			t.Errorf("%v with an edited archive: exit %d: %s", args, code, out)

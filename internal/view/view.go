@@ -198,7 +198,11 @@ func (v *View) History(id pipeline.TaskID) ([]Line, error) {
 	events, damage, err := core.EventsAtHand(v.ctx, v.Store, core.EventFilter{Task: id})
 	lines := Lines(events)
 	if damage != nil {
-		lines = slices.Insert(lines, 0, Line{Who: "otm", What: "earlier events cannot be read", Detail: damage.Error()})
+		missing := Line{At: v.Now, Who: "otm", What: "earlier events cannot be read", Detail: damage.Error()}
+		if len(lines) > 0 {
+			missing.At = lines[0].At
+		}
+		lines = slices.Insert(lines, 0, missing)
 	}
 	return lines, err
 }
