@@ -18,7 +18,7 @@ demo: ## see the whole pipeline at work
 	$(GO) run ./cmd/otm demo
 
 .PHONY: test
-test: ## all tests (two minutes on two idle cores)
+test: ## all tests (about five minutes on two cores)
 	$(GO) test ./...
 
 # SQLite's own code is translated from C. The race detector would watch each byte of
