@@ -81,7 +81,7 @@ func backup(ctx context.Context, h *Home, s *store.Store, now time.Time) (made s
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	first, err := s.Events(ctx, core.EventFilter{Limit: 1, Archived: true})
+	first, _, err := core.EventsAtHand(ctx, s, core.EventFilter{Limit: 1})
 	if err != nil || len(first) == 0 || first[0].At.After(due) {
 		return "", err
 	}

@@ -327,8 +327,14 @@ func TestBackup(t *testing.T) {
 	if got := backups(); !slices.Equal(got, []string{"2026-01-01", "2026-01-03"}) {
 		t.Errorf("after two nights there are %v", got)
 	}
-	d.now = d.now.Add(-48 * time.Hour) // the clock is set back
-	if got := backups(); len(got) != 2 {
+	damage(t, d.h, `INSERT INTO archives (day, first, last, until_at, sum) VALUES ('2025-12-31', 1, 1, 0, 'its file is missing')`)
+	d.now = d.now.AddDate(0, 0, 1)
+	if got := backups(); len(got) != 3 {
+		t.Errorf("with a damaged archive there are %v", got)
+	}
+	damage(t, d.h, `DELETE FROM archives`)
+	d.now = d.now.Add(-72 * time.Hour) // the clock is set back
+	if got := backups(); len(got) != 3 {
 		t.Errorf("after the clock was set back there are %v", got)
 	}
 	path := filepath.Join(t.TempDir(), "copy")

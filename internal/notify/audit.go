@@ -93,11 +93,11 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 	if err != nil {
 		return err
 	}
-	events, err := a.Store.Events(ctx, core.EventFilter{Task: id, Archived: true})
+	events, damage, err := core.EventsAtHand(ctx, a.Store, core.EventFilter{Task: id})
 	if err != nil {
 		return err
 	}
-	var s core.State
+	var s core.State // as of each event; it stays empty where an archive is damaged
 	var seqs []int64
 	var texts []string
 	for i := range events {
@@ -105,7 +105,9 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 		if e.Seq > to {
 			break
 		}
-		core.Apply(&s, e)
+		if damage == nil {
+			core.Apply(&s, e)
+		}
 		then := s.Tasks[id]
 		if then == nil {
 			then = t

@@ -312,7 +312,7 @@ type badStore struct {
 
 func (s badStore) Events(ctx context.Context, f core.EventFilter) ([]core.Event, error) {
 	if s.bad(f) {
-		return nil, errors.New("the archive is damaged")
+		return nil, core.ErrArchive
 	}
 	return s.Store.Events(ctx, f)
 }

@@ -184,6 +184,18 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// A damaged archive holds up no line: those after it tell of the task as it is.
+func TestAuditWithADamagedArchive(t *testing.T) {
+	t.Parallel()
+	w := newAudited(t)
+	w.reported(1, core.Report{Status: pipeline.InProgress})
+	w.audit.Store = badStore{w.store, func(f core.EventFilter) bool { return f.Archived }}
+	w.all(1)
+	if got := strings.Join(w.lines(1), "\n"); !strings.Contains(got, "] Agent(devdas) → OTM: Task acknowledged (IE-03)") {
+		t.Errorf("lines:\n%s", got)
+	}
+}
+
 // Errors, wakes and what reviewers ask for have words of their own.
 func TestAuditErrors(t *testing.T) {
 	t.Parallel()
