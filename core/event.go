@@ -460,15 +460,12 @@ func (e *Event) Type() string { return reflect.TypeOf(e.Data).Name() }
 // Code is the short code of the event in the specification, such as TT-02; "": it has
 // none.
 func (e *Event) Code() string {
+	if o, is := e.ofIncident(); is {
+		return o.Err
+	}
 	switch data := e.Data.(type) {
 	case TaskMoved:
 		return data.Move
-	case IncidentOpened:
-		return data.Err
-	case IncidentCorrected:
-		return data.Err
-	case IncidentClosed:
-		return data.Err
 	case Notified:
 		if data.Loss {
 			return "OE-04"

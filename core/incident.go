@@ -38,6 +38,9 @@ type Incident struct {
 // IncidentAgain is how soon after its end a condition has to be back to be the same incident.
 const IncidentAgain = time.Hour
 
+// of is the incident as its events name it.
+func (i *Incident) of() OfIncident { return OfIncident{i.ID, i.Found} }
+
 // Open reports whether the incident stands.
 func (i *Incident) Open() bool { return i.ClosedAt.IsZero() }
 
@@ -57,10 +60,18 @@ type IncidentFilter struct {
 	Since time.Time // those that stood at this time or later
 }
 
-// IncidentOpened says that something was found wrong.
-type IncidentOpened struct {
+// OfIncident is what each event about an incident has: which one, and what was found.
+type OfIncident struct {
 	Incident int64 `json:"incident"`
 	Found
+}
+
+// about returns itself, for events that embed it.
+func (o OfIncident) about() OfIncident { return o }
+
+// IncidentOpened says that something was found wrong.
+type IncidentOpened struct {
+	OfIncident
 	Since time.Time `json:"since"`           // when it was first seen
 	Again bool      `json:"again,omitempty"` // it had been closed
 }
@@ -68,18 +79,14 @@ type IncidentOpened struct {
 // IncidentCorrected says that an incident became worse, that OTM acted on it, or that a person
 // named its cause.
 type IncidentCorrected struct {
-	Incident int64 `json:"incident"`
-	Found
+	OfIncident
 	Was   int    `json:"was"`             // the severity before
 	Did   string `json:"did,omitempty"`   // what OTM did
 	Cause string `json:"cause,omitempty"` // what led to it
 }
 
 // IncidentClosed says that a condition holds no more.
-type IncidentClosed struct {
-	Incident int64 `json:"incident"`
-	Found
-}
+type IncidentClosed struct{ OfIncident }
 
 // DayEnded says that a day is over, and that incidents came up in it. Several days count as
 // one if nobody looked in between.
@@ -114,12 +121,12 @@ func (w Watch) decide(d *decision) error {
 	}
 	for _, a := range w.Acted {
 		if i := d.State.Incidents[a.Incident]; i != nil && i.Open() {
-			emitIncident(d, i, IncidentCorrected{Incident: i.ID, Found: i.Found, Was: i.Severity, Did: a.Did})
+			emitIncident(d, i, IncidentCorrected{OfIncident: i.of(), Was: i.Severity, Did: a.Did})
 		}
 	}
 	for _, was := range w.Gone {
 		if i := d.State.Incidents[was.ID]; i != nil && i.Open() && i.Count == was.Count {
-			emitIncident(d, i, IncidentClosed{Incident: i.ID, Found: i.Found})
+			emitIncident(d, i, IncidentClosed{i.of()})
 		}
 	}
 	return nil
@@ -136,11 +143,11 @@ func found(d *decision, f *Seen) {
 	switch {
 	case last == nil || !last.Open() && d.At.Sub(last.ClosedAt).Abs() > IncidentAgain:
 		i := &Incident{ID: d.State.LastIncident + 1, Found: f.Found}
-		emitIncident(d, i, IncidentOpened{Incident: i.ID, Found: f.Found, Since: f.Since.UTC()})
+		emitIncident(d, i, IncidentOpened{OfIncident: OfIncident{i.ID, f.Found}, Since: f.Since.UTC()})
 	case !last.Open():
-		emitIncident(d, last, IncidentOpened{Incident: last.ID, Found: f.Found, Since: f.Since.UTC(), Again: true})
+		emitIncident(d, last, IncidentOpened{OfIncident: OfIncident{last.ID, f.Found}, Since: f.Since.UTC(), Again: true})
 	case last.Severity < f.Severity:
-		emitIncident(d, last, IncidentCorrected{Incident: last.ID, Found: f.Found, Was: last.Severity})
+		emitIncident(d, last, IncidentCorrected{OfIncident: OfIncident{last.ID, f.Found}, Was: last.Severity})
 	}
 }
 
@@ -164,7 +171,7 @@ func (t TagIncident) decide(d *decision) error {
 		return ErrNoIncident
 	}
 	if i.Cause != t.Cause {
-		emitIncident(d, i, IncidentCorrected{Incident: i.ID, Found: i.Found, Was: i.Severity, Cause: t.Cause})
+		emitIncident(d, i, IncidentCorrected{OfIncident: i.of(), Was: i.Severity, Cause: t.Cause})
 	}
 	return nil
 }
@@ -191,15 +198,17 @@ func IncidentsOf(a Action) (id int64, needs bool) {
 
 // IncidentOf is the incident that an event is about; 0: it is about none.
 func (e *Event) IncidentOf() int64 {
-	switch data := e.Data.(type) {
-	case IncidentOpened:
-		return data.Incident
-	case IncidentCorrected:
-		return data.Incident
-	case IncidentClosed:
-		return data.Incident
+	o, _ := e.ofIncident()
+	return o.Incident
+}
+
+// ofIncident reports whether an event is about an incident, and returns which one.
+func (e *Event) ofIncident() (OfIncident, bool) {
+	data, is := e.Data.(interface{ about() OfIncident })
+	if !is {
+		return OfIncident{}, false
 	}
-	return 0
+	return data.about(), true
 }
 
 // applyIncident is the effect of an event about an incident. It replaces the incident in the
