@@ -88,24 +88,29 @@ func loadTasks(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error)
 		agent := pipeline.FoldName(f.Agent)
 		q.where("(agent_key = ? OR dispatch_key = ?)", agent, agent)
 	}
-	rows, err := t.Query("SELECT doc FROM tasks"+q.text()+" ORDER BY id", q.args...)
+	return loadDocs[core.Task](t, "a task", "SELECT doc FROM tasks"+q.text()+" ORDER BY id", q.args)
+}
+
+// loadDocs reads the states whose documents a query selects. what names one in an error.
+func loadDocs[T any](t tx, what, query string, args []any) ([]*T, error) {
+	rows, err := t.Query(query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var tasks []*core.Task
+	var all []*T
 	for rows.Next() {
 		var doc sql.RawBytes
 		if err := rows.Scan(&doc); err != nil {
 			return nil, err
 		}
-		task, err := decodeTask(doc)
+		one, err := decode[T](what, doc)
 		if err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, task)
+		all = append(all, one)
 	}
-	return tasks, rows.Err()
+	return all, rows.Err()
 }
 
 func folded(names []string) []string {
@@ -172,7 +177,7 @@ func (s *Store) AgentStates(ctx context.Context) (map[string]*core.AgentState, e
 			if err := rows.Scan(&name, &doc); err != nil {
 				return err
 			}
-			if states[name], err = decodeAgent(name, doc); err != nil {
+			if states[name], err = decode[core.AgentState](agentNamed(name), doc); err != nil {
 				return err
 			}
 		}

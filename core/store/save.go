@@ -22,15 +22,16 @@ func loadTask(t tx, id pipeline.TaskID, lock string) (*core.Task, error) {
 	case err != nil:
 		return nil, err
 	}
-	return decodeTask(doc)
+	return decode[core.Task]("a task", doc)
 }
 
-func decodeTask(doc []byte) (*core.Task, error) {
-	task := new(core.Task)
-	if err := json.Unmarshal(doc, task); err != nil {
-		return nil, brokenState(fmt.Errorf("of a task: %w", err))
+// decode reads a state from its document. what names it in an error.
+func decode[T any](what string, doc []byte) (*T, error) {
+	state := new(T)
+	if err := json.Unmarshal(doc, state); err != nil {
+		return nil, brokenState(fmt.Errorf("of %s: %w", what, err))
 	}
-	return task, nil
+	return state, nil
 }
 
 // table is a table whose rows follow from the events. Columns of a row repeat what its
@@ -139,16 +140,10 @@ func loadAgent(t tx, name, lock string) (*core.AgentState, error) {
 	case err != nil:
 		return nil, err
 	}
-	return decodeAgent(name, doc)
+	return decode[core.AgentState](agentNamed(name), doc)
 }
 
-func decodeAgent(name string, doc []byte) (*core.AgentState, error) {
-	a := new(core.AgentState)
-	if err := json.Unmarshal(doc, a); err != nil {
-		return nil, brokenState(fmt.Errorf("of agent %q: %w", name, err))
-	}
-	return a, nil
-}
+func agentNamed(name string) string { return fmt.Sprintf("agent %q", name) }
 
 func rowOfIncident(i *core.Incident) ([]any, error) {
 	doc, err := json.Marshal(i)
@@ -182,24 +177,7 @@ func loadIncidents(t tx, f core.IncidentFilter, lock string) ([]*core.Incident, 
 	if !f.Since.IsZero() {
 		q.where("(closed_at = 0 OR closed_at >= ?)", fromTime(f.Since))
 	}
-	rows, err := t.Query("SELECT doc FROM incidents"+q.text()+" ORDER BY id"+lock, q.args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []*core.Incident
-	for rows.Next() {
-		var doc sql.RawBytes
-		if err := rows.Scan(&doc); err != nil {
-			return nil, err
-		}
-		i := new(core.Incident)
-		if err := json.Unmarshal(doc, i); err != nil {
-			return nil, brokenState(fmt.Errorf("of an incident: %w", err))
-		}
-		all = append(all, i)
-	}
-	return all, rows.Err()
+	return loadDocs[core.Incident](t, "an incident", "SELECT doc FROM incidents"+q.text()+" ORDER BY id"+lock, q.args)
 }
 
 // loadDone reads what is known of a command that was carried out.
