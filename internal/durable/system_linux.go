@@ -6,24 +6,21 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// BootID names the time since the machine was started: what was written during
-// another one may not have reached the disk, unless it was synced. It is "" if the
-// system does not tell (random(4)).
-var BootID = sync.OnceValue(func() string { return line("/proc/sys/kernel/random/boot_id") })
+// The names under which the system tells what it is (random(4), machine-id(5)).
+const (
+	bootName    = "/proc/sys/kernel/random/boot_id"
+	machineName = "/etc/machine-id"
+)
 
-// MachineID names the machine; "": the system does not tell (machine-id(5)).
-var MachineID = sync.OnceValue(func() string { return line("/etc/machine-id") })
-
-// line returns the text of a short file; "" if it cannot be read.
-func line(path string) string {
-	text, _ := os.ReadFile(path)
+// told returns what the system tells under a name; "" if it does not tell.
+func told(name string) string {
+	text, _ := os.ReadFile(name)
 	return strings.TrimSpace(string(text))
 }
 
