@@ -138,7 +138,7 @@ var mayImport = map[string][]string{
 	"otm/dispatch/gateway/gatewaytest": {},
 	"otm/heartbeat":                    {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe", "otm/pipeline"},
 	"otm/internal/explain":             {"otm/internal/safe", "otm/pipeline"}, // data and texts: it reads nothing
-	"otm/internal/view":                {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/patience", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/slacklist"},
+	"otm/internal/view":                {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/incident", "otm/internal/lock", "otm/internal/patience", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/slacklist"},
 	"otm/internal/why":                 {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/inbox"},
 	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/datadir", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/rendering"},
 	"otm/internal/app":                 {"otm"},                                                                                                                                                                                                                                                // the one place that knows them all

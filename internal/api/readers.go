@@ -116,7 +116,11 @@ func readers(s *server) {
 			All   bool      `query:"all" doc:"Also those that are closed"`
 			Since time.Time `query:"since" doc:"Those that stood at this time or later"`
 		}) ([]app.ShownIncident, error) {
-			return b.Incidents(ctx, in.All, in.Since)
+			v, err := b.View(ctx, true)
+			if err != nil {
+				return nil, err
+			}
+			return b.Incidents(ctx, v, in.All, in.Since)
 		})
 	add(s, op{http.MethodGet, "/events", "listEvents", "List what happened, oldest first", "As otm events does."},
 		func(ctx context.Context, in *struct {

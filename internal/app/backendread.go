@@ -110,18 +110,10 @@ func (b *Backend) Dead(ctx context.Context) ([]DeadLetter, error) {
 	return deadLetters(v)
 }
 
-// Incidents returns the incidents that are open, with what is found now. all adds closed ones; since selects those that
-// were open at that time or later.
-func (b *Backend) Incidents(ctx context.Context, all bool, since time.Time) ([]ShownIncident, error) {
-	s, err := b.Home.OpenStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found, err := s.Incidents(ctx, core.IncidentFilter{Open: !all && since.IsZero(), Since: since})
-	if err != nil {
-		return nil, err
-	}
-	v, err := b.View(ctx, true)
+// Incidents returns the incidents that are open, with what a view finds now. all adds closed
+// ones; since selects those that were open at that time or later.
+func (b *Backend) Incidents(ctx context.Context, v *view.View, all bool, since time.Time) ([]ShownIncident, error) {
+	found, err := v.Store.Incidents(ctx, core.IncidentFilter{Open: !all && since.IsZero(), Since: since})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/incident"
-	"otm/internal/lock"
 	"otm/internal/notify"
 )
 
@@ -97,7 +96,11 @@ func TestIncidentsAsFoundNow(t *testing.T) {
 		t.Helper()
 		_, line := p.main("otm", "incidents")
 		_, data := p.main("otm", "incidents", "--json")
-		shown, err := (&Backend{Home: p.h}).Incidents(t.Context(), false, time.Time{})
+		v, err := loadView(t.Context(), p.h, nil, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := (&Backend{Home: p.h}).Incidents(t.Context(), v, false, time.Time{})
 		if err != nil || len(shown) != 1 || shown[0].Holds != holds || (shown[0].Next != "") != holds {
 			t.Errorf("the API shows %+v, %v", shown, err)
 		}
@@ -118,14 +121,7 @@ func TestIncidentsAsFoundNow(t *testing.T) {
 	watch(core.Watch{Gone: []core.Incident{{ID: 1, Count: 1}}})
 	watch(core.Watch{Found: seen})
 	shows(false, "came last 1m ago", "comes and goes: the process of devdas, pid 26737")
-	do(t, p.h, core.Command{At: begun, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
-		Agent: "devdas", Ends: &core.Ends{Task: 1, Since: begun},
-	}}})
-	process, err := lock.Acquire(t.Context(), p.h.lockPath("exec-devdas"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer process.Release()
+	p.ending(begun)
 	pid := strconv.Itoa(os.Getpid())
 	shows(true, "since 1m ago", "2 times", "the process of devdas, pid "+pid+", still runs", "kill -KILL -- -"+pid)
 }

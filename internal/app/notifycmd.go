@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -145,11 +144,7 @@ func newAudit(h *Home, store core.Store, log *slog.Logger) *notify.Audit {
 		if _, old := e.Data.(core.Imported); old {
 			return "taken over from the former data directory"
 		}
-		var all []string
-		for _, line := range view.Lines([]core.Event{*e}) {
-			all = append(all, line.Said())
-		}
-		return strings.Join(all, "; ")
+		return view.HistoryWords(e)
 	}
 	return &notify.Audit{Place: placeOf(h, auditName, store, log), Chat: slackChannel(h, channel).Chat, Channel: channel, StoreID: id, Words: words}
 }

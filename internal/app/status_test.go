@@ -62,6 +62,23 @@ func TestStatusTells(t *testing.T) {
 	}
 }
 
+// ending has OTM end a process of devdas since a time. It runs until the test is over.
+func (p *patient) ending(since time.Time) {
+	p.Helper()
+	do(p, p.h, core.Command{At: since, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
+		Agent: "devdas", Ends: &core.Ends{Task: 1, Since: since},
+	}}})
+	process, err := lock.Acquire(p.Context(), p.h.lockPath("exec-devdas"), 0)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		if err := process.Release(); err != nil {
+			p.Error(err)
+		}
+	})
+}
+
 // A process that OTM ends, as a person stopped its task, is a problem only once it should have
 // ended. Only then there is a step.
 func TestEndingProcessIsNoProblemYet(t *testing.T) {
@@ -69,14 +86,7 @@ func TestEndingProcessIsNoProblemYet(t *testing.T) {
 	p := newPatient(t)
 	p.runs("true")
 	begun := time.Now().UTC()
-	do(t, p.h, core.Command{At: begun, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
-		Agent: "devdas", Ends: &core.Ends{Task: 1, Since: begun},
-	}}})
-	process, err := lock.Acquire(t.Context(), p.h.lockPath("exec-devdas"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer process.Release()
+	p.ending(begun)
 	for after, want := range map[time.Duration][]explain.Code{0: nil, 29 * time.Second: nil, 30 * time.Second: {explain.AgentWillNotEnd}} {
 		p.h.Now = func() time.Time { return begun.Add(after) }
 		v, err := loadView(t.Context(), p.h, nil, true)

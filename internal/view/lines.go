@@ -8,6 +8,7 @@ import (
 
 	"otm/core"
 	"otm/internal/explain"
+	incidents "otm/internal/incident"
 	"otm/pipeline"
 )
 
@@ -66,13 +67,18 @@ type said [2]string
 
 // Words puts an event into one line, also one that has no line in a task's history.
 func Words(e *core.Event) string {
+	if words := HistoryWords(e); words != "" {
+		return words
+	}
+	s := sayMore(e)
+	return Line{What: s[0], Detail: s[1]}.Said()
+}
+
+// HistoryWords puts an event into one line; "": it has none in a task's history.
+func HistoryWords(e *core.Event) string {
 	var all []string
 	for _, l := range Lines([]core.Event{*e}) {
 		all = append(all, l.Said())
-	}
-	if len(all) == 0 {
-		s := sayMore(e)
-		all = append(all, Line{What: s[0], Detail: s[1]}.Said())
 	}
 	return strings.Join(all, "; ")
 }
@@ -257,7 +263,7 @@ func sayMore(e *core.Event) said {
 
 // incident names an incident and says what was found.
 func incident(id int64, f *core.Found, at time.Time) string {
-	found := explain.Finding{Code: explain.Code(f.Code), Task: f.Task, Args: f.Args}
+	found := incidents.Finding(f)
 	return fmt.Sprintf("I-%d: %s", id, explain.Sentence(&found, at))
 }
 
