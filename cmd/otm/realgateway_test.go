@@ -608,7 +608,7 @@ func (h *realHouse) finish() {
 		}
 	}
 	done := soon(patienceOfReal, func() bool {
-		time.Sleep(100 * time.Millisecond) // agents send no signal
+		time.Sleep(100 * time.Millisecond) // agents report when they like; each look starts two processes, and ten a second are enough
 		pass("otm-injector")
 		pass("otm-dispatcher") // wakes again where a run failed
 		return h.isDone()
