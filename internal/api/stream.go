@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"otm/internal/app"
+	"otm/internal/loopback"
 	"otm/pipeline/inbox/watch"
 )
 
@@ -167,13 +168,11 @@ func streams(s *server) {
 		}
 		return &huma.StreamResponse{Body: func(c huma.Context) {
 			r, w := humago.Unwrap(c)
-			out := &sender{w, http.NewResponseController(w), s.sendTime}
-			out.control.SetReadDeadline(time.Time{}) // the server's limits are for exchanges that end
-			w.Header().Set("Content-Type", "text/event-stream")
+			out := loopback.NewStream(w, "text/event-stream", s.sendTime)
 			defer s.hub.leave()
 			beat := time.NewTicker(s.beat)
 			defer beat.Stop()
-			if out.send(": begins\n\n") != nil {
+			if out.Send([]byte(": begins\n\n")) != nil {
 				return
 			}
 			for {
@@ -186,7 +185,7 @@ func streams(s *server) {
 				f.After = next
 				for i := range events {
 					data, err := json.Marshal(&events[i])
-					if err != nil || out.send(fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", events[i].Sequence, events[i].EventType, data)) != nil {
+					if err != nil || out.Send(fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", events[i].Sequence, events[i].EventType, data)) != nil {
 						return
 					}
 				}
@@ -201,26 +200,11 @@ func streams(s *server) {
 					if _, err := s.token(in.auth); err != nil {
 						return // who comes again is told
 					}
-					if out.send(": still here\n\n") != nil {
+					if out.Send([]byte(": still here\n\n")) != nil {
 						return
 					}
 				}
 			}
 		}}, nil
 	})
-}
-
-// sender writes to a stream.
-type sender struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	limit   time.Duration // for each text
-}
-
-func (s *sender) send(text string) error {
-	s.control.SetWriteDeadline(time.Now().Add(s.limit))
-	if _, err := s.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return s.control.Flush()
 }

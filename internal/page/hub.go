@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"otm/internal/loopback"
 )
 
 // How often the hub looks, and how long its pages may take.
@@ -306,17 +308,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.hub.unsubscribe(page)
-	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Time{}) // the server's limits are for exchanges that end
-	w.Header().Set("Content-Type", "application/jsonl")
-	send := func(data []byte) error {
-		control.SetWriteDeadline(time.Now().Add(sendTime))
-		if _, err := w.Write(data); err != nil {
-			return err
-		}
-		return control.Flush()
-	}
-	if send(alive) != nil {
+	out := loopback.NewStream(w, "application/jsonl", sendTime)
+	if out.Send(alive) != nil {
 		return
 	}
 	beat := time.NewTicker(heartbeat)
@@ -326,11 +319,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case data, ok := <-page:
-			if !ok || send(data) != nil {
+			if !ok || out.Send(data) != nil {
 				return
 			}
 		case <-beat.C:
-			if send(alive) != nil {
+			if out.Send(alive) != nil {
 				return
 			}
 		}
