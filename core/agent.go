@@ -41,7 +41,8 @@ type AgentState struct {
 	// progress. The next block counts once a person has moved the task.
 	Blocked map[pipeline.TaskID]time.Time `json:"blocked,omitempty"`
 	// Rests reports whether the agent has no work left after starts without progress: it
-	// is not started then, and nothing is wrong.
+	// is not started then, and nothing is wrong. One that is left alone does not rest while
+	// a task of it waits for its next run.
 	Rests bool `json:"rests,omitempty"`
 	// Resumed is when a person asked for a start with otm resume; zero: nobody did
 	// since the last start.
@@ -237,6 +238,7 @@ type JudgeStart struct {
 	Ends        *Ends
 	Asked       bool      // a person sent one of its tasks out again since its last start
 	Rests       bool      // it has no work
+	Retries     bool      // a task of it waits for its next run
 	Started     time.Time // the value of Resumed that led to a start, or to no work; zero: none did
 }
 
@@ -260,7 +262,7 @@ func (j JudgeStart) decide(d *decision) error {
 		now.forgive()
 		why = Forgiven
 	}
-	now.Rests = j.Rests && now.Fruitless > 0
+	now.Rests = j.Rests && now.Fruitless > 0 && (now.LeftAlone.IsZero() || !j.Retries)
 	if !j.Started.IsZero() && now.Resumed.Equal(j.Started) {
 		now.Resumed = time.Time{}
 	}

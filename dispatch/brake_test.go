@@ -261,3 +261,38 @@ func TestSaysFailed(t *testing.T) {
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	want(t, "failures", words(health.Failures, health.LeftAlone.IsZero(), err), "0 true <nil>")
 }
+
+// An agent that is left alone is a problem while its only task waits for the next run, and
+// none when it has no task any more.
+func TestLeftAloneBeforeARetry(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	id := w.create("x", "alpha", pipeline.Normal)
+	found := func() (code explain.Code) {
+		t.Helper()
+		health, err := AgentHealth(t.Context(), w.store, w.dir, w.agent("alpha"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := health.Finding(w.clock.Now()); f != nil {
+			code = f.Code
+		}
+		return code
+	}
+	for n := range 3 {
+		want(t, fmt.Sprint("start ", n+1), w.pass().Woken, 1)
+		w.next("alpha")
+		w.ended()
+		w.clock.Advance(10 * time.Millisecond)
+		w.pass()
+		if n < 2 {
+			w.clock.Advance(20 * time.Minute)
+		}
+	}
+	w.pass()
+	want(t, "it waits for its next run", w.record(id).Wait.BacksOff(w.clock.Now()), true)
+	want(t, "the agent", found(), explain.AgentLeftAlone)
+	w.edit(id, w.status(pipeline.Cancelled))
+	w.pass()
+	want(t, "without a task", found(), "")
+}

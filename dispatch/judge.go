@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ func (wg *waking) judgeStart(ctx context.Context, s *situation) error {
 	judge := core.JudgeStart{
 		MaxFailures: wg.Times.RewakeMax, Over: !s.Running, Setup: setupOf(s.agent),
 		Hangs: s.hangsSince(), Ends: s.ends(), Asked: s.askedSince(last), Rests: len(s.work()) == 0,
+		Retries: slices.ContainsFunc(s.tasks, func(t *core.Task) bool { return t.Wait.BacksOff(s.now) }),
 	}
 	if over {
 		judge.End = &end

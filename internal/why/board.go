@@ -321,9 +321,11 @@ func toRetry(v *view.View, t *view.Task) draft {
 	if t.Agent != nil {
 		h := v.Agent(t.Agent).Outlook.Health
 		stopped = h.AgentState != nil && (h.Paused != nil || !h.LeftAlone.IsZero())
-		if h.AgentState != nil && !stopped && h.NextStart.After(until) {
+		if h.AgentState != nil && h.Paused == nil && h.NextStart.After(until) {
 			until = h.NextStart
-			more = append(more, explain.New(explain.AgentHeld, "agent", t.Agent.Name))
+			if !stopped {
+				more = append(more, explain.New(explain.AgentHeld, "agent", t.Agent.Name))
+			}
 		}
 	}
 	d := at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run))
