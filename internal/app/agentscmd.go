@@ -28,6 +28,7 @@ task comes next, and how many tasks it has. States:
 
   working         it took the task that is shown, and has not ended it
   woken           it was woken, and has taken nothing yet
+  ending          it has nothing, and OTM told its process to end
   free            it has nothing to do, or looks for tasks by itself
   not ready       its workspace or its command is missing
   waits           it is not started before the time that is shown

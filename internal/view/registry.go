@@ -19,6 +19,7 @@ type Doing string
 const (
 	Working      Doing = "working"    // it took a task and has not finished it
 	Woken        Doing = "woken"      // it was woken, and has taken nothing yet
+	Ending       Doing = "ending"     // it has nothing, and OTM told its process to end
 	Free         Doing = "free"       // it works on nothing, and may be given a task at once
 	NotReady     Doing = "not ready"  // its workspace or its command is missing
 	Waits        Doing = "waits"      // it is not started before Until
@@ -28,7 +29,7 @@ const (
 )
 
 // Doings lists them.
-var Doings = []Doing{Working, Woken, Free, NotReady, Waits, Paused, LeftAlone, Unconfigured}
+var Doings = []Doing{Working, Woken, Ending, Free, NotReady, Waits, Paused, LeftAlone, Unconfigured}
 
 // Registered is an agent, and what it is doing.
 type Registered struct {
@@ -129,6 +130,8 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 		r.State, r.Since = Working, timeOrNil(at.StatusAt)
 	case at != nil:
 		r.State, r.Since = Working, timeOrNil(at.Dispatch.TakenAt)
+	case health.AgentState != nil && health.Running && health.Ends != nil:
+		r.State, r.Since = Ending, timeOrNil(health.Ends.Since)
 	case wake != nil && !a.Outlook.Took && wake.Ended.IsZero() && wake.MaybeQueued():
 		r.State, r.Since = Woken, timeOrNil(wake.AskedAt)
 	case health.AgentState != nil && health.Running:

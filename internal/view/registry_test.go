@@ -28,6 +28,7 @@ func TestRegistered(t *testing.T) {
 		tasks  []*Task
 		wake   *core.Wake
 		runs   core.AgentState
+		alive  bool // its process
 		state  Doing
 		at     pipeline.TaskID
 		next   pipeline.TaskID
@@ -38,6 +39,7 @@ func TestRegistered(t *testing.T) {
 		{name: "at work", tasks: []*Task{task(1, taken), task(2, nil)}, state: Working, at: 1, next: 2},
 		{name: "woken", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Second), Accepted: now}, state: Woken, next: 1},
 		{name: "its run ended", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), StartResult: core.StartResult{Ended: now}}, state: Free, next: 1},
+		{name: "OTM ends its process", tasks: []*Task{task(1, nil)}, runs: core.AgentState{Ends: &core.Ends{Task: 2}}, alive: true, state: Ending, next: 1},
 		{name: "waits", tasks: []*Task{task(1, nil)}, runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, next: 1},
 		{name: "would wait, and has nothing to do", runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Free},
 		{name: "left alone", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour)}, state: LeftAlone, at: 1},
@@ -47,7 +49,7 @@ func TestRegistered(t *testing.T) {
 	} {
 		a := &Agent{Agent: &pipeline.Agent{Name: "a", Person: tt.person}, Tasks: tt.tasks}
 		if !tt.person {
-			a.Outlook = dispatch.Outlook{Wake: tt.wake, Health: dispatch.Health{AgentState: &tt.runs}}
+			a.Outlook = dispatch.Outlook{Wake: tt.wake, Health: dispatch.Health{AgentState: &tt.runs, Process: dispatch.Process{Running: tt.alive}}}
 		}
 		r := Registered{Tasks: map[pipeline.Status]int{}}
 		r.fill(a, now)
