@@ -65,6 +65,7 @@ type ShownIncident struct {
 	CauseBy  string          `json:"causeBy,omitempty"`
 	Text     string          `json:"text"`
 	Next     string          `json:"next,omitempty"`
+	Or       string          `json:"or,omitempty"` // what may be done instead
 	Finding  explain.Code    `json:"finding"`
 }
 
@@ -83,7 +84,7 @@ func showIncidents(v *view.View, all []*core.Incident) ([]ShownIncident, error) 
 		finding := incident.Finding(&f)
 		told := explain.Tell(finding, v.Now)
 		if !holds {
-			told.Text, told.Hint = explain.Fact(&finding, v.Now), ""
+			told.Text, told.Hint, told.Or = explain.Fact(&finding, v.Now), "", ""
 		}
 		switch {
 		case holds, !i.Open():
@@ -94,7 +95,7 @@ func showIncidents(v *view.View, all []*core.Incident) ([]ShownIncident, error) 
 		}
 		shown = append(shown, ShownIncident{
 			incidentID(i.ID), i.Err, i.Kind, told.Level, i.Task, i.About,
-			i.FirstAt, i.OpenedAt, i.ClosedAt, holds, i.Count, i.Acted, i.Cause, i.CauseBy, told.Text, told.Hint, told.Code,
+			i.FirstAt, i.OpenedAt, i.ClosedAt, holds, i.Count, i.Acted, i.Cause, i.CauseBy, told.Text, told.Hint, told.Or, told.Code,
 		})
 	}
 	return shown, v.Err()
@@ -187,7 +188,7 @@ func printIncidents(h *Home, shown []ShownIncident, asJSON bool) error {
 		if i.Count > 1 {
 			times = fmt.Sprintf("%d times", i.Count)
 		}
-		line := explain.Told{Text: i.Text, Hint: i.Next}.Line()
+		line := explain.Told{Text: i.Text, Hint: i.Next, Or: i.Or}.Line()
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.ID, i.Level, cmp.Or(i.Code, i.Kind), stands, times, safe.Escape(line))
 		if i.Cause != "" {
 			fmt.Fprintf(w, "\t\tcause\t\t\t%s\n", safe.Escape(i.Cause))

@@ -73,7 +73,8 @@ func (v *View) Problems() []explain.Finding {
 // no problem yet.
 func Watched(v *View) []explain.Finding {
 	found := slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool {
-		return f.Code == explain.AgentPausing // a pause before the next start comes and goes, and is no news
+		// A pause before the next start comes and goes. One by a person is his own will.
+		return f.Code == explain.AgentPausing || f.Code == explain.AgentPaused
 	})
 	tasks := map[*pipeline.Agent][]*core.Task{}
 	for _, t := range v.read(core.Filter{Live: true}) {
