@@ -1,20 +1,21 @@
 package explain
 
-// The lines that several findings give. Each step has one spelling, here.
+// The lines that several findings give. Each step has one spelling, here. Where a person has
+// to write something, it has "…": no command takes that as a reason.
 const (
 	dispatchOnce = "otm-dispatcher --once"
 
 	whyTask  = "otm why {task}"
 	accept   = "otm accept {task}"
 	activate = "otm activate {task}"
-	answer   = "otm unblock {task} --reason 'the answer'"
+	answer   = "otm unblock {task} --reason '…'"
 	assign   = "otm assign {task} --to AGENT"
 	release  = "otm release {task}"
 	free     = "otm release {other}" // of another task
 	requeue  = "otm requeue {task} --reset"
 	resume   = "otm resume {agent:sh}"
 	retryNow = "otm requeue {task}" // it waits for a retry
-	sendBack = "otm rework {task} --reason 'what is to be done'"
+	sendBack = "otm rework {task} --reason '…'"
 	stop     = "otm stop {task}"
 
 	lookAt  = "{look}"

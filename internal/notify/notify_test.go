@@ -133,8 +133,8 @@ func TestNews(t *testing.T) {
 	w.reported(2, core.Report{Status: pipeline.Blocked, Reason: "Blue or\ngreen?"})
 	w.want("too early", w.once(3*time.Second), "")
 	w.reported(3, core.Report{Status: pipeline.AgentDone, Result: "#12"})
-	w.want("a batch", w.once(2*time.Second), `T-00002 *Build\x1b[2J it*: devdas is blocked: Blue or green? → otm unblock T-00002 --reason 'the answer'`+"\n"+
-		`T-00003 *Build\x1b[2J it* completed by devdas, to be reviewed. #12 → otm accept T-00003; or: otm rework T-00003 --reason 'what is to be done'`)
+	w.want("a batch", w.once(2*time.Second), `T-00002 *Build\x1b[2J it*: devdas is blocked: Blue or green? → otm unblock T-00002 --reason '…'`+"\n"+
+		`T-00003 *Build\x1b[2J it* completed by devdas, to be reviewed. #12 → otm accept T-00003; or: otm rework T-00003 --reason '…'`)
 	w.want("once", w.once(5*time.Second), "")
 	w.start()
 	w.want("once, after a restart", w.once(5*time.Second), "")
@@ -152,7 +152,7 @@ func TestNews(t *testing.T) {
 	w.err = nil
 	w.want("too early", w.once(10*time.Second), "")
 	w.start()
-	w.want("both", w.once(10*time.Second), `T-00004 *Build\x1b[2J it* completed by devdas, to be reviewed. → otm accept T-00004; or: otm rework T-00004 --reason 'what is to be done'`+"\n"+
+	w.want("both", w.once(10*time.Second), `T-00004 *Build\x1b[2J it* completed by devdas, to be reviewed. → otm accept T-00004; or: otm rework T-00004 --reason '…'`+"\n"+
 		`T-00005 *Build\x1b[2J it* failed. Reason: no GPU. Retry: no → otm requeue T-00005 --reset; or: otm assign T-00005 --to AGENT`)
 	if s, err := Read(w.n.Path); err != nil || s.Failing != nil {
 		t.Errorf("noted %+v, %v", s, err)
