@@ -92,12 +92,32 @@ func whyAll(h *Home, v *view.View, asJSON bool) error {
 		fmt.Fprintln(h.Out, "nothing has stood longer than it usually takes")
 		return nil
 	}
-	for _, e := range slow {
-		name := "-" // as in otm list: a person typed it, and it has no id yet
-		if e.TaskID != 0 {
-			name = e.TaskID.String()
+	printed := make([]bool, len(slow))
+	for i := range slow {
+		if printed[i] {
+			continue
 		}
-		fmt.Fprintf(h.Out, "%s %s: %s\n", name, short(cmp.Or(e.Title, "(no title)"), 50), reasonText(&e.Reason, "         ", "         next: "))
+		_, rest, _ := strings.Cut(slowText(&slow[i]), "\n")
+		for j := i; j < len(slow); j++ {
+			// Tasks that wait for one thing, such as their agent, are told of it together.
+			first, itsRest, _ := strings.Cut(slowText(&slow[j]), "\n")
+			if j == i || !printed[j] && rest == itsRest && len(slow[j].Lines) > 1 {
+				printed[j] = true
+				fmt.Fprintln(h.Out, first)
+			}
+		}
+		if rest != "" {
+			fmt.Fprintln(h.Out, rest)
+		}
 	}
 	return nil
+}
+
+// slowText is a task with its reason, for a terminal.
+func slowText(e *why.Entry) string {
+	name := "-" // as in otm list: a person typed it, and it has no id yet
+	if e.TaskID != 0 {
+		name = e.TaskID.String()
+	}
+	return fmt.Sprintf("%s %s: %s", name, short(cmp.Or(e.Title, "(no title)"), 50), reasonText(&e.Reason, "         ", "         next: "))
 }
