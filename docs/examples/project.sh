@@ -58,4 +58,4 @@ while read -r event; do
 	esac
 done <"$told"
 
-otm-update --task-id "$me" --run "$run" --status agent_done --result "The login page is done: $project"
+otm-update --task-id "$me" --run "$run" --subtask-done 1 --status agent_done --result "The login page is done: $project"

@@ -51,7 +51,7 @@ func eventsCommand(s cli.Streams) *cobra.Command {
 // eventsHelp is the help of otm events. It explains the codes.
 func eventsHelp() string {
 	text := `Print the events: all that happened to tasks and agents. --follow goes on with
-new ones until it is interrupted.
+new ones until it is interrupted; with --since 0s it prints those only.
 
 A line says when, to whom, the code, the type, by whom, and what happened. The codes
 of moves, which docs/state-machine.md lists with who may make them:

@@ -149,14 +149,15 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 		fmt.Fprintf(h.Out, "%v: %s\n", id, reasonText(&r, "         ", "         → "))
 		return nil
 	}
-	printTask(h.Out, t.Card(), reasonText(&r, "        ", "        → "))
+	printTask(h.Out, t, reasonText(&r, "        ", "        → "))
 	printLines(h.Out, s.History)
 	return nil
 }
 
 // printTask prints a task. Steps that otm-update does not know yet have no
 // number (C10).
-func printTask(out io.Writer, t view.Card, reason string) {
+func printTask(out io.Writer, task *view.Task, reason string) {
+	t := task.Card()
 	fmt.Fprintf(out, "%v  %s\n", t.TaskID, safe.Escape(t.Title))
 	fmt.Fprintf(out, "%s · %s · %s · %s", t.Status, t.Priority, t.Type, safe.Escape(t.Agent))
 	if t.Project != "" {
@@ -179,7 +180,10 @@ func printTask(out io.Writer, t view.Card, reason string) {
 		}
 		fmt.Fprintf(out, "  %s [%s] %s\n", number, mark, safe.Escape(step.Title))
 	}
-	if t.Reason != "" {
+	switch s := task.State; {
+	case s != nil && s.Question != "":
+		fmt.Fprintf(out, "asked:  %s\nanswer: %s\n", safe.Escape(s.Question), safe.Escape(cmp.Or(t.Reason, "(without words)")))
+	case t.Reason != "":
 		fmt.Fprintf(out, "reason: %s\n", safe.Escape(t.Reason))
 	}
 	if t.Result != "" {

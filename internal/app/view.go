@@ -64,13 +64,17 @@ func statPatiently(path string) (fs.FileInfo, error) {
 	return patience.Read(path, patience.Reader, nil, func() (fs.FileInfo, error) { return durable.Stat(path) })
 }
 
-// noteAge says how old the board is of which follows.
+// oldBoard is longer than a component that stays leaves the board unread.
+const oldBoard = 5 * time.Minute
+
+// noteAge says how old the board is of which follows, if that is worth a line.
 func noteAge(h *Home, walk time.Time) {
-	if walk.IsZero() {
+	switch now := h.Now(); {
+	case walk.IsZero():
 		h.Note("the board was not read yet; --fresh reads it")
-		return
+	case now.Sub(walk).Abs() > oldBoard:
+		h.Note("the board was read %s; --fresh reads it anew", explain.Ago(walk, now))
 	}
-	h.Note("the board was read %s", explain.Ago(walk, h.Now()))
 }
 
 // noteNothingStays says that no component stays running.

@@ -41,7 +41,7 @@ type Item struct {
 	Code   explain.Code    `json:"code,omitempty"` // of a problem: of its finding
 	Err    string          `json:"err,omitempty"`  // of a problem: its code in the specification, such as ERR-01
 	Over   bool            `json:"over,omitempty"` // the problem is no more
-	Text   string          `json:"text"`           // one line, without control characters
+	Text   string          `json:"text"`           // one line, without control characters; a title stands in *asterisks*
 	Next   string          `json:"next,omitempty"` // what to run or to do
 	Or     string          `json:"or,omitempty"`   // what may be done instead
 	Update int64           `json:"seq,omitempty"`  // the number of the event
