@@ -18,6 +18,8 @@ type Command struct {
 	Sum string // of its content: another command with this id is a conflict; "": not known
 	At  time.Time
 	By  Actor
+	// Trace is where the command stands in a trace. A task that it makes keeps it.
+	Trace pipeline.Trace
 
 	Task  pipeline.TaskID   // 0: it concerns only an agent
 	Also  []pipeline.TaskID // other tasks that it concerns
@@ -86,10 +88,11 @@ func (d *decision) emit(data Data) { d.emitAs(d.By, d.At, data) }
 func (d *decision) emitAs(by Actor, at time.Time, data Data) { d.emitOn(d.Task, by, at, data) }
 
 func (d *decision) emitOn(task pipeline.TaskID, by Actor, at time.Time, data Data) {
-	e := Event{At: at.UTC().Truncate(time.Microsecond), By: by, Task: task, Agent: d.Agent, Cause: d.ID, Data: data}
-	if task != 0 && e.Agent == "" {
-		if t := d.State.Tasks[task]; t != nil {
-			e.Agent = t.Agent
+	e := Event{At: at.UTC().Truncate(time.Microsecond), By: by, Task: task, Agent: d.Agent, Cause: d.ID, Trace: d.Trace, Data: data}
+	if t := d.State.Tasks[task]; t != nil {
+		e.Agent = cmp.Or(e.Agent, t.Agent)
+		if t.Trace != "" && t.Trace.ID() != e.Trace.ID() {
+			e.Trace = t.Trace // all events of a task are of its trace
 		}
 	}
 	Apply(d.State, &e)

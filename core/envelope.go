@@ -22,6 +22,7 @@ type Envelope struct {
 	CorrelationID string          `json:"correlation_id,omitempty"` // the task's, through all that happens to it
 	CausationID   *string         `json:"causation_id"`             // the command's; null: none had an id
 	Subject       Subject         `json:"subject"`
+	Traceparent   pipeline.Trace  `json:"traceparent,omitempty"` // see Event.Trace
 	Key           string          `json:"idempotency_key,omitempty"`
 	Code          string          `json:"code,omitempty"`
 	Actor         Actor           `json:"actor"`
@@ -57,7 +58,7 @@ func (e *Event) Envelope(tenant string, by Producer) (Envelope, error) {
 	payload, err := json.Marshal(e.Data)
 	env := Envelope{
 		Schema: "otm.event.v1", Sequence: e.Seq, EventID: e.ID, EventType: e.Type(), EventVersion: EventVersion, Timestamp: e.At.UTC(),
-		Scope: Scope{tenant, "default"}, Producer: by, Key: e.Cause, Code: e.Code(), Actor: e.By, Tags: Tags{"internal"}, Payload: payload, Subject: Subject{Agent: e.Agent},
+		Scope: Scope{tenant, "default"}, Producer: by, Traceparent: e.Trace, Key: e.Cause, Code: e.Code(), Actor: e.By, Tags: Tags{"internal"}, Payload: payload, Subject: Subject{Agent: e.Agent},
 	}
 	if e.Task != 0 {
 		env.Subject.Task, env.CorrelationID = e.Task.String(), e.Task.String()
@@ -73,7 +74,7 @@ func (env *Envelope) Event() (e Event, err error) {
 	if env.EventVersion > EventVersion {
 		return e, fmt.Errorf("event %d has version %d, which is not known: a newer version of otm wrote it", env.Sequence, env.EventVersion)
 	}
-	e = Event{Seq: env.Sequence, ID: env.EventID, At: env.Timestamp, By: env.Actor, Agent: env.Subject.Agent, Cause: env.Key}
+	e = Event{Seq: env.Sequence, ID: env.EventID, At: env.Timestamp, By: env.Actor, Agent: env.Subject.Agent, Cause: env.Key, Trace: env.Traceparent}
 	if env.Subject.Task != "" {
 		e.Task, err = pipeline.ParseTaskID(env.Subject.Task)
 	}

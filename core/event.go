@@ -20,6 +20,7 @@ type Event struct {
 	Task  pipeline.TaskID // 0: of an agent, or of an incident that concerns no task
 	Agent string          // of whose state it is, or who took part; "": nobody
 	Cause string          // the id of the command
+	Trace pipeline.Trace  // the task's, or where that has none the command's
 	Data  Data
 }
 

@@ -23,6 +23,7 @@ type Task struct {
 	Context   string            `json:"context,omitempty"`    // one of pipeline.Contexts; "": not given
 	Inputs    []string          `json:"inputFiles,omitempty"` // paths and links of what the task starts from
 	Parent    pipeline.TaskID   `json:"parent,omitempty"`     // of which it is a part, or which it follows; it need not be known
+	Trace     pipeline.Trace    `json:"traceparent,omitempty"`
 	CreatedAt time.Time         `json:"createdAt"`
 	ChangedAt time.Time         `json:"changedAt"` // the time of the last event
 

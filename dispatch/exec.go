@@ -161,8 +161,12 @@ func expand(r Request, dir string) []string {
 
 // environ returns the environment of the command: ours, without the secrets.
 func (x *Exec) environ(r Request) []string {
-	return append(hook.Environment(x.PathDir, x.Secrets), "OTM_DIR="+x.Dir, "OTM_AGENT="+r.Agent.Name,
+	env := append(hook.Environment(x.PathDir, x.Secrets), "OTM_DIR="+x.Dir, "OTM_AGENT="+r.Agent.Name,
 		"OTM_TASK_ID="+r.Task.String(), "OTM_RUN="+strconv.Itoa(r.Run), "OTM_DISPATCH_FILE="+r.File)
+	if r.Trace != "" {
+		env = append(env, "TRACEPARENT="+string(r.Trace))
+	}
+	return env
 }
 
 // RunHelper is the helper: it reads a spec from stdin, takes the agent's lock,

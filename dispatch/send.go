@@ -59,7 +59,7 @@ func (wg *waking) send(ctx context.Context, a *pipeline.Agent, waker Waker, firs
 		}
 	}
 	crash.Point("wake.before")
-	r.Agent, r.Key, r.Task = a, w.Key, first.ID
+	r.Agent, r.Key, r.Task, r.Trace = a, w.Key, first.ID, first.Trace.Child(w.Key)
 	if r.Message == "" {
 		r.Message = message(a.Name, w.Tasks, wg.MessageDir)
 	}

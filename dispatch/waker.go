@@ -18,6 +18,7 @@ type Request struct {
 	Key     string // idempotency key and run id
 	Task    pipeline.TaskID
 	Run     int // the number of the task's run that is to begin, or to go on
+	Trace   pipeline.Trace
 	Message string
 	File    string // the agent's dispatch file
 	// Abort are the keys of turns at the gateway that are to end before the agent hears the

@@ -43,7 +43,9 @@ func someDays(t testing.TB, s *Store) {
 	handedOut(t, s, 1)
 	for day := range 3 {
 		by := time.Duration(day) * aDay
-		do(t, s, later(by, request(pipeline.TaskID(10+day), fmt.Sprint("of day ", day))))
+		made := request(pipeline.TaskID(10+day), fmt.Sprint("of day ", day))
+		made.Trace = pipeline.Trace(fmt.Sprintf("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b%d-01", day))
+		do(t, s, later(by, made))
 		do(t, s, later(by, retitle(1, fmt.Sprint("of day ", day))))
 		do(t, s, core.Command{At: t0.Add(by), By: ada, Agent: "mira", Do: core.PauseAgent{Reason: fmt.Sprint("day ", day)}})
 		do(t, s, core.Command{At: t0.Add(by), By: injector, Do: core.Watch{Found: []core.Seen{{Found: core.Found{Key: "x", Severity: day}, Since: t0}}}})
@@ -136,6 +138,9 @@ func TestArchive(t *testing.T) {
 		}
 		check(t, s)
 		do(t, other, later(8*aDay, retitle(10, "goes on")))
+		if e := allEvents(t, s, core.EventFilter{Task: 10}); e[0].Trace == "" || e[len(e)-1].Trace != e[0].Trace {
+			t.Errorf("the first event is of the trace %q, the last one of %q", e[0].Trace, e[len(e)-1].Trace)
+		}
 		check(t, other) // reads the table of tasks anew
 		want := []string{
 			"events-2026-11-29.ndjson.gz", "events-2026-11-30.ndjson.gz", "events-2026-12-01.ndjson.gz", "snapshot-2026-11-30.json.gz", "snapshot-2026-12-01.json.gz",

@@ -26,6 +26,7 @@ import (
 	"otm/internal/loopback"
 	"otm/internal/tokens"
 	"otm/internal/why"
+	"otm/pipeline"
 )
 
 // Prefix begins the paths of the API.
@@ -153,14 +154,15 @@ func add[I, O any](s *server, o op, do func(context.Context, *I) (O, error)) {
 	})
 }
 
-// Keyed has the header of requests for changes.
+// Keyed has the headers of requests for changes.
 type Keyed struct {
-	Key string `header:"Idempotency-Key" maxLength:"200" doc:"The same request with the same key is carried out once, and answered as then"`
+	Key   string `header:"Idempotency-Key" maxLength:"200" doc:"The same request with the same key is carried out once, and answered as then"`
+	Trace string `header:"traceparent" doc:"The trace of the caller (W3C Trace Context). A task that is made keeps it. One that is not valid is ignored"`
 }
 
 // request returns the request of a caller. what, all that is asked for, goes into its sum.
 func (k Keyed) request(ctx context.Context, what ...any) app.Request {
 	data, _ := json.Marshal(what) // the forms of requests always marshal
 	sum := sha256.Sum256(data)
-	return app.Request{Token: caller(ctx), Key: k.Key, Sum: hex.EncodeToString(sum[:8])}
+	return app.Request{Token: caller(ctx), Key: k.Key, Sum: hex.EncodeToString(sum[:8]), Trace: pipeline.ParseTrace(k.Trace)}
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -141,6 +142,40 @@ func TestRepeated(t *testing.T) {
 	ask[answer](c, "POST", "/agents/devdas/resume", nil)
 	if again := ask[answer](three, "POST", "/agents/devdas/pause", nil); again.Sequence != paused.Sequence || again.Agent != "devdas" {
 		t.Errorf("paused %+v, and again %+v", paused, again)
+	}
+}
+
+// A task keeps the trace in which it was made. A repeated request may come in another place of the
+// trace. A header that is not valid is as none.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	const made, said, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-1111111111111111-01", "00-22222222222222222222222222222222-3333333333333333-00"
+	send := func(trace, path string, body object) {
+		t.Helper()
+		in := c.with("traceparent", trace)
+		in.header["Idempotency-Key"] = path + fmt.Sprint(body)
+		ask[answer](in, "POST", path, body)
+	}
+	send(made, "/tasks", object{"title": "Build it", "agent": "devdas"})
+	send(said, "/tasks", object{"title": "Build it", "agent": "devdas"})
+	send(said, "/tasks/1/say", object{"text": "of the trace"})
+	send(other, "/tasks/1/say", object{"text": "of another one"})
+	send("00-nonsense", "/tasks/1/cancel", object{"reason": "of none"})
+	send("00-nonsense", "/tasks", object{"title": "Try it", "agent": "devdas"})
+	send(other, "/tasks/2/say", object{"text": "of another one"})
+	var got []string
+	for _, e := range ask[struct {
+		Events []struct {
+			Type        string `json:"event_type"`
+			Traceparent string
+		}
+	}](c, "GET", "/events", nil).Events {
+		got = append(got, e.Type+" "+e.Traceparent)
+	}
+	want := []string{"TaskRequested " + made, "Said " + said, "Said " + made, "TaskMoved " + made, "EditedByPerson " + made, "TaskRequested ", "Said " + other}
+	if !slices.Equal(got, want) {
+		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

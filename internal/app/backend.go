@@ -45,6 +45,7 @@ type Request struct {
 	Token *tokens.Token
 	Key   string // "": it is never a repeat
 	Sum   string // of what it asks for
+	Trace pipeline.Trace
 }
 
 // Answer is the result of a request.
@@ -161,7 +162,7 @@ func (b *Backend) once(ctx context.Context, r Request, agent string, do func(s *
 	if err != nil {
 		return nil, err
 	}
-	c := core.Command{Sum: r.Sum}
+	c := core.Command{Sum: r.Sum, Trace: r.Trace}
 	if r.Key != "" {
 		c.ID = pipeline.DropIDOf("api", r.Token.Name, r.Key)
 	}
@@ -304,7 +305,7 @@ func (b *Backend) Report(ctx context.Context, r Request, u drop.Update) (*Answer
 			return o, "", err
 		}
 		now := b.Home.Now()
-		u.ID = cmp.Or(c.ID, pipeline.NewDropID())
+		u.ID, u.Trace = cmp.Or(c.ID, pipeline.NewDropID()), c.Trace
 		report := inject.CommandOf(&u, inbox.File{Name: inbox.NewName(now, u.ID)}, t, b.Home.Agents(), b.Home.Config.Types, now)
 		report.Sum = c.Sum
 		return b.do(ctx, s, report)

@@ -71,13 +71,14 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Environment returns our environment without secrets, and without what names an agent.
-// pathDir stands in front of its PATH.
+// Environment returns our environment without secrets, and without what names an agent or a
+// trace. pathDir stands in front of its PATH.
 func Environment(pathDir string, secrets []string) (env []string) {
 	path := os.Getenv("PATH")
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
-		if name != "PATH" && !strings.HasPrefix(name, "OTM_") && !slices.Contains(secrets, name) {
+		own := name == "PATH" || name == "TRACEPARENT" || name == "TRACESTATE" || strings.HasPrefix(name, "OTM_")
+		if !own && !slices.Contains(secrets, name) {
 			env = append(env, kv)
 		}
 	}

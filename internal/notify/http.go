@@ -83,7 +83,11 @@ func (o *Webhook) Tell(ctx context.Context, m Message) error {
 	at := o.Now().Unix()
 	mac := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(mac, "%d.%s", at, body)
-	resp, err := post(ctx, o.URL, body, http.Header{signatureHeader: {fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil))}})
+	header := http.Header{signatureHeader: {fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil))}}
+	if trace := m.trace(); trace != "" {
+		header.Set("traceparent", string(trace))
+	}
+	resp, err := post(ctx, o.URL, body, header)
 	if err != nil {
 		return err
 	}

@@ -192,6 +192,31 @@ func TestTelegramDay(t *testing.T) {
 	}
 }
 
+// A webhook hears of the trace to which all items of a message belong.
+func TestWebhookTrace(t *testing.T) {
+	t.Parallel()
+	headers := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header.Get("traceparent") }))
+	defer server.Close()
+	o := &Webhook{URL: server.URL, Secret: func() (string, error) { return "s3cret", nil }, Now: time.Now}
+	const one, two, other pipeline.Trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-1111111111111111-01", "00-22222222222222222222222222222222-3333333333333333-00"
+	for _, c := range []struct {
+		items []pipeline.Trace
+		want  pipeline.Trace
+	}{{[]pipeline.Trace{one, two}, two}, {[]pipeline.Trace{one, other}, ""}, {[]pipeline.Trace{one, ""}, ""}, {[]pipeline.Trace{"", one}, ""}, {[]pipeline.Trace{""}, ""}} {
+		var m Message
+		for _, trace := range c.items {
+			m.Items = append(m.Items, Item{Trace: trace})
+		}
+		if err := o.Tell(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-headers; got != string(c.want) {
+			t.Errorf("items of %q: the header is %q, want %q", c.items, got, c.want)
+		}
+	}
+}
+
 // A webhook gets what a command gets, signed. Only an answer of success counts.
 func TestWebhook(t *testing.T) {
 	t.Parallel()

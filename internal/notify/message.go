@@ -45,6 +45,7 @@ type Item struct {
 	Next   string          `json:"next,omitempty"` // what to run or to do
 	Or     string          `json:"or,omitempty"`   // what may be done instead
 	Update int64           `json:"seq,omitempty"`  // the number of the event
+	Trace  pipeline.Trace  `json:"traceparent,omitempty"`
 	// Incident is the number of that of a problem.
 	Incident int64 `json:"incident,omitempty"`
 
@@ -127,6 +128,18 @@ func (m *Message) render(escape func(string) string, limit int) string {
 	return strings.Join(lines, "\n")
 }
 
+// trace is the place in the trace to which all items belong; "": they belong to several, or
+// to none.
+func (m *Message) trace() (t pipeline.Trace) {
+	for i, item := range m.Items {
+		if i > 0 && item.Trace.ID() != t.ID() {
+			return ""
+		}
+		t = item.Trace
+	}
+	return t
+}
+
 // cut bounds a text, in code points.
 func cut(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
@@ -143,7 +156,7 @@ func problem(item Item, text string) Item {
 
 // item returns the news of an event; nil: it is no news.
 func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
-	item := &Item{At: e.At, Task: e.Task, Update: e.Seq}
+	item := &Item{At: e.At, Task: e.Task, Update: e.Seq, Trace: e.Trace}
 	retry, isRetry := e.Data.(core.RetryScheduled)
 	m, moved := e.Data.(core.TaskMoved)
 	day, ended := e.Data.(core.DayEnded)

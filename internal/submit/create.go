@@ -47,7 +47,10 @@ lines on stdin, with a heredoc whose end is quoted:
 
   ` + name + ` --from - <<'EOF'
   {"title":"Fix the login page","agent":"devdas","subtasks":["Reproduce","Fix"]}
-  EOF`,
+  EOF
+
+The task keeps the trace that the environment variable TRACEPARENT names (W3C
+Trace Context).`,
 		Example: `  ` + name + ` --title 'Build login page' --agent devdas --priority high \
     --subtask 'Create form' --subtask 'Add validation'
   ` + name + ` --title 'Nightly report' --agent archibald --key report-2026-03-14`,
@@ -141,6 +144,7 @@ func (r *create) checkKeys(lines []*drop.Line) (problems []string) {
 
 func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 	line := &drop.Line{Key: r.key}
+	line.Trace = r.trace()
 	t := &line.Task
 	t.Title, t.Agent, t.Project, t.Steps, t.Context, t.Inputs = r.title, r.agent, r.project, r.steps, r.context, r.inputs
 	var ok bool

@@ -66,6 +66,9 @@ func (b *base) nearest(c *cobra.Command, flag, value string, all []string) strin
 	return c.CommandPath() + " --help"
 }
 
+// trace is the trace in which the command runs, as its environment says.
+func (b *base) trace() pipeline.Trace { return pipeline.ParseTrace(b.Getenv("TRACEPARENT")) }
+
 // open finds the data directory.
 func (b *base) open() error {
 	dir, err := config.FindDir(b.dirFlag, b.Getenv)

@@ -120,7 +120,7 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 }
 
 func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
-	u := &drop.Update{StepsDone: r.stepsDone, Reason: r.reason, Result: r.result, Run: r.ofRun, Terminal: r.terminal}
+	u := &drop.Update{StepsDone: r.stepsDone, Reason: r.reason, Result: r.result, Run: r.ofRun, Terminal: r.terminal, Trace: r.trace()}
 	u.Message = pipeline.Message{Text: r.note, Tag: pipeline.Tag(r.tag), Mentions: r.mentions}
 	if c.Flags().Changed("percent") {
 		u.Message.Percent = &r.percent

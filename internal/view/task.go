@@ -55,6 +55,7 @@ type Card struct {
 	Context  string            `json:"context,omitempty"`
 	Inputs   []string          `json:"inputFiles,omitempty"`
 	Parent   pipeline.TaskID   `json:"parent,omitempty"`
+	Trace    pipeline.Trace    `json:"traceparent,omitempty"`
 	Steps    []Step            `json:"steps"`
 	Reason   string            `json:"reason,omitempty"`
 	Result   string            `json:"result,omitempty"`
@@ -82,7 +83,7 @@ func (t *Task) Card() Card {
 		c.Reason, c.Result, c.Row, c.Updated = s.Reason, s.Result, s.RowID, t.LastEvent()
 	}
 	if s := t.State; s != nil {
-		c.Created, c.Context, c.Inputs, c.Parent, c.Events = s.CreatedAt, s.Context, s.Inputs, s.Parent, int(s.Version)
+		c.Created, c.Context, c.Inputs, c.Parent, c.Trace, c.Events = s.CreatedAt, s.Context, s.Inputs, s.Parent, s.Trace, int(s.Version)
 		c.Run, c.Tries, c.Runs = s.Runs.Number(), s.Runs.Tries(s.CountFrom), s.Runs
 		if s.Wait != nil {
 			c.RetryAt = s.Wait.Until

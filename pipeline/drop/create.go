@@ -18,6 +18,7 @@ type Create struct {
 	// Parked is why the task is not to be worked on yet: it begins as blocked,
 	// with this reason. "": it begins as new.
 	Parked  string
+	Trace   pipeline.Trace
 	Ignored []string // keys of the file that OTM does not know
 }
 
@@ -37,19 +38,20 @@ type createFile struct {
 	Parent    pipeline.TaskID   `json:"parent,omitempty"`
 	Status    string            `json:"status"`
 	By        string            `json:"by,omitempty"`
+	Trace     pipeline.Trace    `json:"traceparent,omitempty"`
 }
 
-var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "context", "inputFiles", "parent", "status", "reason", "by"}
+var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "context", "inputFiles", "parent", "status", "reason", "by", "traceparent"}
 
 // lineFields are the keys that a line of otm-create --from may have.
-var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "context", "inputFiles", "parent", "key"}
+var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "context", "inputFiles", "parent", "traceparent", "key"}
 
 // Encode returns the file of a create.
 func (c *Create) Encode() []byte {
 	f := createFile{
 		ID: c.ID, TaskID: c.Task.ID.String(), Title: c.Task.Title, Agent: c.Task.Agent,
 		CreatedAt: stamp(c.CreatedAt), Priority: c.Task.Priority, Subtasks: c.Task.Steps,
-		Type: c.Task.Type, Context: c.Task.Context, Inputs: c.Task.Inputs, Parent: c.Task.Parent, Status: "pending", By: c.By,
+		Type: c.Task.Type, Context: c.Task.Context, Inputs: c.Task.Inputs, Parent: c.Task.Parent, Status: "pending", By: c.By, Trace: c.Trace,
 	}
 	if c.Task.Project != "" {
 		f.Project = &c.Task.Project
@@ -73,6 +75,7 @@ func ParseCreate(data []byte) (*Create, error) {
 	c.ID = r.text("id", pipeline.MaxText)
 	c.By = r.text("by", pipeline.MaxText)
 	c.Parked = r.parked()
+	c.Trace = r.trace("")
 	c.Ignored = r.object.unknown(createFields)
 	return c, r.err
 }
@@ -113,6 +116,7 @@ func ParseLine(data []byte, defaults Line) (*Line, error) {
 	}
 	r.refuseUnknown(lineFields)
 	line := &Line{Create: *r.create(defaults.Task), Key: defaults.Key}
+	line.Trace = r.trace(defaults.Trace)
 	if r.has("key") {
 		line.Key = r.text("key", MaxSize)
 		if strings.TrimSpace(line.Key) == "" {

@@ -61,6 +61,18 @@ func (r *reader) text(field string, limit int) string {
 	return s
 }
 
+// trace reads the traceparent; absent gives the default. One that is not valid is none.
+func (r *reader) trace(other pipeline.Trace) pipeline.Trace {
+	if !r.has("traceparent") {
+		return other
+	}
+	var s string
+	if json.Unmarshal(r.object.Get("traceparent"), &s) != nil {
+		return ""
+	}
+	return pipeline.ParseTrace(s)
+}
+
 // textInto reads a string, if the field has a value.
 func (r *reader) textInto(field string, s *string, limit int) {
 	if r.has(field) {

@@ -23,7 +23,8 @@ type Update struct {
 	Run       int              // the run to which it belongs; 0: not said
 	Terminal  bool             // of failed: a retry makes no sense
 	Message   pipeline.Message // its Text is "" if the update says nothing in the thread
-	Ignored   []string         // keys of the file that OTM does not know
+	Trace     pipeline.Trace
+	Ignored   []string // keys of the file that OTM does not know
 }
 
 // Sum is equal for updates that differ in their ids and times only.
@@ -51,12 +52,14 @@ type updateFile struct {
 	Percent      *int     `json:"percent,omitempty"`
 	Tag          string   `json:"tag,omitempty"`
 	Mentions     []string `json:"mentions,omitempty"`
+
+	Trace pipeline.Trace `json:"traceparent,omitempty"`
 }
 
 // updateLineFields are the keys that a line of otm-update --from may have.
-var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result", "by", "run", "terminal", "note", "percent", "tag", "mentions"}
+var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result", "by", "run", "terminal", "note", "percent", "tag", "mentions", "traceparent"}
 
-var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result", "by", "run", "terminal", "note", "percent", "tag", "mentions"}
+var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result", "by", "run", "terminal", "note", "percent", "tag", "mentions", "traceparent"}
 
 // Encode returns the file of an update.
 func (u *Update) Encode() []byte {
@@ -65,6 +68,7 @@ func (u *Update) Encode() []byte {
 		SubtasksDone: u.StepsDone, Status: orNull(string(u.Status)), Reason: orNull(u.Reason), Result: orNull(u.Result),
 		By: u.By, Run: u.Run, Terminal: u.Terminal,
 		Note: u.Message.Text, Percent: u.Message.Percent, Tag: string(u.Message.Tag), Mentions: u.Message.Mentions,
+		Trace: u.Trace,
 	}
 	if f.SubtasksDone == nil {
 		f.SubtasksDone = []string{}
@@ -126,6 +130,7 @@ func (r *reader) update(u Update) *Update {
 	if r.has("terminal") {
 		u.Terminal = r.flag("terminal")
 	}
+	u.Trace = r.trace(u.Trace)
 	u.CreatedAt = r.time("createdAt")
 	r.fail(CheckUpdate(&u))
 	return &u

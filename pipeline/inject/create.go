@@ -31,7 +31,7 @@ func (sw creates) create(ctx context.Context, w *waiting) verdict {
 		c.Task.Agent = a.Name
 	}
 	request := core.Request{Task: c.Task, Drop: w.file.Name, CreatedAt: c.CreatedAt, Parked: c.Parked, Claims: c.By}
-	w.command = core.Command{ID: core.DropCommand(c.ID, id), At: sw.Now(), By: core.Component(Who), Task: id, Do: request}
+	w.command = core.Command{ID: core.DropCommand(c.ID, id), At: sw.Now(), By: core.Component(Who), Trace: c.Trace, Task: id, Do: request}
 	t, known, err := sw.find(ctx, w.command)
 	switch {
 	case err != nil:

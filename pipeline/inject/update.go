@@ -67,7 +67,7 @@ func commandOf(u *drop.Update, f inbox.File, types pipeline.Types, now time.Time
 	if u.ID == "" {
 		u.ID = foreignID(f.Name, u.Encode())
 	}
-	return core.Command{ID: core.DropCommand(u.ID, u.TaskID), Sum: u.Sum(), At: now, Task: u.TaskID, Do: core.Report{
+	return core.Command{ID: core.DropCommand(u.ID, u.TaskID), Sum: u.Sum(), At: now, Trace: u.Trace, Task: u.TaskID, Do: core.Report{
 		Drop: f.Name, Dropped: f.Dropped(now), Status: u.Status, Steps: u.StepsDone, Reason: u.Reason, Result: u.Result, Message: u.Message,
 		Claims: u.By, Run: u.Run, Terminal: u.Terminal, Types: types,
 	}}
