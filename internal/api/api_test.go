@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -294,6 +295,52 @@ func TestThread(t *testing.T) {
 	}
 	c.refused(http.StatusConflict, "POST", "/tasks/1/reject", object{"reason": "no"}, `"allowed":["agent_done"]`, `"possible":["reopen"`)
 	bot.refused(http.StatusConflict, "POST", "/tasks/1/report", object{"run": 1, "status": "blocked", "reason": "no"}, `"allowed":["assigned","in_progress","blocked"]`)
+}
+
+// A drop that failed is put back, as it is or with a new id for its task.
+func TestRetryDrop(t *testing.T) {
+	t.Parallel()
+	c := upped(t, newHome(t, ""))
+	c.create(1)
+	const other, odd = "other one.json", "odd.json"
+	for name, drop := range map[string]string{
+		"new-tasks/" + other:   `{"taskId":"T-00001","title":"Another task","agent":"devdas"}`,
+		"task-updates/" + odd:  `{"taskId":"T-00001","subtasksDone":["there is no such step"]}`,
+		"new-tasks/other.part": `{"taskId":"T-00001"}`,
+	} {
+		if err := os.WriteFile(filepath.Join(c.home.Dir, name), []byte(drop), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type dead []struct{ File string }
+	failed := func(want ...string) func(dead) bool {
+		return func(d dead) bool {
+			var got []string
+			for _, letter := range d {
+				got = append(got, letter.File)
+			}
+			slices.Sort(got)
+			return slices.Equal(got, want)
+		}
+	}
+	until(c, "/dead", failed(odd, other))
+	path := "/dead/" + url.PathEscape(other) + "/retry"
+	c.as("devdas", tokens.Bot).refused(http.StatusForbidden, "POST", path, nil, "role bot")
+	for _, name := range []string{"none.json", url.PathEscape("../secrets/owner"), "..", url.PathEscape("../new-tasks/other.part")} {
+		c.refused(http.StatusNotFound, "POST", "/dead/"+name+"/retry", nil)
+	}
+	c.refused(http.StatusNotFound, "POST", "/dead/none.json/retry", nil, "path.file")
+	c.refused(http.StatusUnprocessableEntity, "POST", "/dead/odd.json/retry", object{"newId": true}, "body.newId", "is an update")
+	type back struct{ File, Inbox, Name, NewTaskID string }
+	if is := ask[back](c, "POST", "/dead/odd.json/retry", nil); is != (back{File: odd, Inbox: "task-updates", Name: odd}) {
+		t.Errorf("put back %+v", is)
+	}
+	is := ask[back](c, "POST", path, object{"newId": true})
+	if is.Inbox != "new-tasks" || is.NewTaskID != "T-00002" {
+		t.Errorf("put back %+v", is)
+	}
+	until(c, "/tasks", func(l tasks) bool { return len(l.Tasks) == 2 && l.Tasks[1].Title == "Another task" })
+	until(c, "/dead", failed(odd))
 }
 
 // The document stands in the repository, and says what the code does.

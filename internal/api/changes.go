@@ -120,6 +120,12 @@ type Pausing struct {
 	Reason string   `json:"reason,omitempty" doc:"Why; the agent is told"`
 }
 
+// Retrying is how a drop is put back.
+type Retrying struct {
+	_     struct{} `additionalProperties:"false"`
+	NewID bool     `json:"newId,omitempty" doc:"Give the task a new id: its own belongs to another one"`
+}
+
 // Cause is the cause of an incident, in a person's words.
 type Cause struct {
 	_     struct{} `additionalProperties:"false"`
@@ -218,6 +224,13 @@ func changes(s *server) {
 			OfAgent
 		}) (*app.Answer, error) {
 			return b.Resume(ctx, in.request(ctx, "resume", in.Agent), in.Agent)
+		})
+	add(s, op{http.MethodPost, "/dead/{file}/retry", "retryDrop", "Put a failed drop back into its inbox", "As otm retry does. A repeated request finds the file no more."},
+		func(ctx context.Context, in *struct {
+			File string `path:"file" doc:"Name of the file, as the list of what failed gives it"`
+			Body *Retrying
+		}) (app.Retried, error) {
+			return b.Retry(ctx, caller(ctx), in.File, in.Body != nil && in.Body.NewID)
 		})
 	add(s, op{http.MethodPost, "/incidents/{id}/tag", "tagIncident", "Note what led to an incident", "As otm incident tag does."},
 		func(ctx context.Context, in *struct {

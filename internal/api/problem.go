@@ -86,6 +86,8 @@ func (s *server) problem(err error) error {
 		return p
 	case errors.Is(err, core.ErrNoIncident):
 		return newProblem(http.StatusNotFound, "there is no such incident", &huma.ErrorDetail{Location: "path.id", Message: "is no incident"})
+	case errors.Is(err, app.ErrNotFailed):
+		return newProblem(http.StatusNotFound, "the file is not in failed/", &huma.ErrorDetail{Location: "path.file", Message: err.Error()})
 	case errors.Is(err, core.ErrNoTask):
 		return newProblem(http.StatusNotFound, "there is no such task", &huma.ErrorDetail{Location: "path.id", Message: "is no task that OTM knows"})
 	}

@@ -501,6 +501,21 @@ func (b *Backend) Next(ctx context.Context, t *tokens.Token, name string, anothe
 	return taken, nil, d.MentionsRead(ctx, a.Name, readTo)
 }
 
+// Retry puts a failed drop back into its inbox. The error may be ErrNotFailed.
+func (b *Backend) Retry(ctx context.Context, t *tokens.Token, file string, newID bool) (Retried, error) {
+	if _, err := b.steerer(t); err != nil {
+		return Retried{}, err
+	}
+	r, err := retryOne(ctx, b.Home, file, newID)
+	switch {
+	case errors.Is(err, errIsUpdate):
+		err = &FieldError{"newId", err}
+	case errors.Is(err, inbox.ErrNoInbox):
+		err = &RefusedError{Reason: err.Error()}
+	}
+	return r, err
+}
+
 // Tag notes the cause of an incident. The error may be core.ErrNoIncident.
 func (b *Backend) Tag(ctx context.Context, t *tokens.Token, incident, cause string) error {
 	by, err := b.steerer(t)

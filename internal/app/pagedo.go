@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -106,8 +105,8 @@ func (p *pageSource) retry(ctx context.Context, a page.Action) error {
 	if a.Name != filepath.Base(a.Name) || !inbox.Delivered(a.Name) {
 		return &page.Refusal{Reason: fmt.Sprintf("%q is no name of a failed file", a.Name)}
 	}
-	_, _, err := retryOne(ctx, p.home, a.Name, a.NewID)
-	if errors.Is(err, fs.ErrNotExist) {
+	_, err := retryOne(ctx, p.home, a.Name, a.NewID)
+	if errors.Is(err, ErrNotFailed) {
 		return &page.Refusal{Reason: "the file is no longer among those that failed"}
 	}
 	if err != nil {

@@ -53,33 +53,27 @@ own belongs to another task.`,
 	return c
 }
 
-// retried is the result of putting one file back.
-type retried struct {
-	File  string     `json:"file"`
-	Inbox inbox.Kind `json:"inbox,omitempty"`
-	Name  string     `json:"name,omitempty"` // in the inbox
-	Error string     `json:"error,omitempty"`
+// Retried is the result of putting one file back.
+type Retried struct {
+	File   string          `json:"file"`
+	Inbox  inbox.Kind      `json:"inbox,omitempty"`
+	Name   string          `json:"name,omitempty" doc:"In the inbox"`
+	TaskID pipeline.TaskID `json:"newTaskId,omitempty" doc:"The new id of the task, where one was asked for"`
+	Error  string          `json:"error,omitempty"`
 }
 
 // retry puts the named files back; all says that they are all there were, so that
 // one which another retry has just taken is no error. An error of one does not stop
 // the others.
 func retry(ctx context.Context, h *Home, names []string, newID, all, asJSON bool) error {
-	results := []retried{}
+	results := []Retried{}
 	failed := 0
 	for _, name := range explainedOf(names) {
-		r := retried{File: filepath.Base(name)}
-		var err error
-		r.Inbox, r.Name, err = retryOne(ctx, h, r.File, newID)
+		r, err := retryOne(ctx, h, filepath.Base(name), newID)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && all:
+		case errors.Is(err, ErrNotFailed) && all:
 			continue
-		case errors.Is(err, fs.ErrNotExist):
-			err = errors.New("is not in failed/")
-		case errors.Is(err, inbox.ErrNoInbox):
-			err = fmt.Errorf("%w: move it there by hand", err)
-		}
-		if err != nil {
+		case err != nil:
 			failed++
 			r.Error = err.Error()
 		}
@@ -89,6 +83,9 @@ func retry(ctx context.Context, h *Home, names []string, newID, all, asJSON bool
 		case err != nil:
 			fmt.Fprintf(h.Err, "otm: error: %s: %s\n", safe.Escape(r.File), safe.Escape(r.Error))
 		default:
+			if r.TaskID != 0 {
+				h.Note("the task has the new id %v", r.TaskID)
+			}
 			fmt.Fprintf(h.Out, "%s/%s\n", r.Inbox, safe.Escape(r.Name))
 		}
 	}
@@ -117,31 +114,46 @@ func explainedOf(names []string) []string {
 // retryWait is how long to wait for another retry. It needs milliseconds a file.
 const retryWait = 60 * time.Second
 
+// ErrNotFailed says that no failed drop has a name.
+var ErrNotFailed = errors.New("is not in failed/")
+
 // retryOne puts one file back, under a lock: two retries at once could deliver it
 // twice, with --new-id under two ids.
-func retryOne(ctx context.Context, h *Home, name string, newID bool) (inbox.Kind, string, error) {
+func retryOne(ctx context.Context, h *Home, name string, newID bool) (r Retried, err error) {
+	r.File = name
 	l, err := lock.Acquire(ctx, h.lockPath("retry"), retryWait)
 	if err != nil {
-		return "", "", err
+		return r, err
 	}
 	defer l.Release()
 	var edit func(*drop.Object) error
 	if newID {
-		edit = func(o *drop.Object) error { return renumber(ctx, h, o) }
+		edit = func(o *drop.Object) (err error) {
+			r.TaskID, err = renumber(ctx, h, o)
+			return err
+		}
 	}
-	return h.Box.Retry(name, edit)
+	r.Inbox, r.Name, err = h.Box.Retry(name, edit)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = ErrNotFailed
+	case errors.Is(err, inbox.ErrNoInbox):
+		err = fmt.Errorf("%w: move it there by hand", err)
+	}
+	return r, err
 }
+
+var errIsUpdate = errors.New("is an update: its task id is not its own to change")
 
 // renumber gives a create a new task id. It asks for another task then, so the
 // drop gets a new id as well.
-func renumber(ctx context.Context, h *Home, o *drop.Object) error {
+func renumber(ctx context.Context, h *Home, o *drop.Object) (pipeline.TaskID, error) {
 	if o.Get("title") == nil {
-		return errors.New("is an update: its task id is not its own to change")
+		return 0, errIsUpdate
 	}
 	id, err := h.Counter.TakeOne(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	h.Note("the task has the new id %v", id)
-	return errors.Join(o.Set("taskId", id), o.Set("id", pipeline.NewDropID()))
+	return id, errors.Join(o.Set("taskId", id), o.Set("id", pipeline.NewDropID()))
 }
