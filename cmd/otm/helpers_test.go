@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http/httptest"
@@ -91,30 +92,31 @@ func setup(env *testscript.Env) error {
 //	unfill FILE              ends what fill began, and removes the file
 //	sigterm                  interrupts the background commands
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"waitfor":   waitfor,
-	"waitgone":  waitgone,
-	"waitshow":  waitShow,
-	"waitboard": waitBoard,
-	"again":     again,
-	"settled":   settled,
-	"board":     boardCmd,
-	"tree":      tree,
-	"chtime":    chtime,
-	"repeat":    repeat,
-	"sigterm":   sigterm,
-	"smalldisk": smallDisk,
-	"commands":  commandsOf,
-	"fill":      fill,
-	"unfill":    unfill,
-	"expand":    expand,
-	"bytes":     writeBytes,
-	"append":    appendTo,
-	"fifo":      fifo,
-	"exitcode":  exitCode,
-	"reason":    reason,
-	"firstline": firstLine,
-	"telegram":  telegram,
-	"slackchat": slackChat,
+	"waitfor":    waitfor,
+	"waitgone":   waitgone,
+	"waitshow":   waitShow,
+	"waitstatus": waitStatus,
+	"waitboard":  waitBoard,
+	"again":      again,
+	"settled":    settled,
+	"board":      boardCmd,
+	"tree":       tree,
+	"chtime":     chtime,
+	"repeat":     repeat,
+	"sigterm":    sigterm,
+	"smalldisk":  smallDisk,
+	"commands":   commandsOf,
+	"fill":       fill,
+	"unfill":     unfill,
+	"expand":     expand,
+	"bytes":      writeBytes,
+	"append":     appendTo,
+	"fifo":       fifo,
+	"exitcode":   exitCode,
+	"reason":     reason,
+	"firstline":  firstLine,
+	"telegram":   telegram,
+	"slackchat":  slackChat,
 }
 
 // patience is how long a script waits for something to happen. It is long, as
@@ -168,6 +170,17 @@ func waitShow(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	until(ts, fmt.Sprintf("otm show %s to match %s", args[0], args[1]), func() bool {
 		return ts.Exec("otm", "show", args[0], "--json") == nil && re.MatchString(ts.ReadFile("stdout"))
+	})
+}
+
+// waitStatus waits until a task has a status, whatever the board shows.
+func waitStatus(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitstatus ID STATUS")
+	}
+	until(ts, args[0]+" to be "+args[1], func() bool {
+		var shown struct{ Task struct{ Status string } }
+		return ts.Exec("otm", "show", args[0], "--json") == nil && json.Unmarshal([]byte(ts.ReadFile("stdout")), &shown) == nil && shown.Task.Status == args[1]
 	})
 }
 
