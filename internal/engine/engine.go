@@ -103,9 +103,9 @@ func (e *Engine) Refresh(ctx context.Context, maxAge time.Duration) error {
 	})
 }
 
-// Raise makes sure that an id is never given out.
-func (e *Engine) Raise(ctx context.Context, id pipeline.TaskID) error {
-	return e.Counter.Raise(ctx, id)
+// Raise implements inject.Engine.
+func (e *Engine) Raise(ctx context.Context, ids ...pipeline.TaskID) error {
+	return e.Counter.Raise(ctx, ids...)
 }
 
 // withBoard holds the board while f works on it.
@@ -210,12 +210,13 @@ func dueOf(err error) time.Time {
 	return time.Time{}
 }
 
-// Stray implements inject.Engine.
-func (e *Engine) Stray(ctx context.Context, id pipeline.TaskID, title string) (stray *core.RowFound, err error) {
+// Strays implements inject.Engine.
+func (e *Engine) Strays(ctx context.Context, ids ...pipeline.TaskID) (strays map[pipeline.TaskID][]core.RowFound, err error) {
+	strays = map[pipeline.TaskID][]core.RowFound{}
 	err = e.withBoard(ctx, func(b pipeline.Batch) error {
 		var rows []string
 		for r := range b.Rows() {
-			if r.Parent == "" && r.Task() == id {
+			if r.Parent == "" && r.Task() != 0 && slices.Contains(ids, r.Task()) {
 				rows = append(rows, r.ID)
 			}
 		}
@@ -227,16 +228,12 @@ func (e *Engine) Stray(ctx context.Context, id pipeline.TaskID, title string) (s
 			return err
 		}
 		for _, row := range rows {
-			if slices.ContainsFunc(owners, func(t *core.Task) bool { return t.RowID == row }) {
-				continue
-			}
-			if found := differ.FoundRow(b, b.Row(row), e.Agents, nil); stray == nil || sameTitle(found.Shown.Title, title) {
-				stray = &found
+			if !slices.ContainsFunc(owners, func(t *core.Task) bool { return t.RowID == row }) {
+				id := b.Row(row).Task()
+				strays[id] = append(strays[id], differ.FoundRow(b, b.Row(row), e.Agents, nil))
 			}
 		}
 		return nil
 	})
-	return stray, err
+	return strays, err
 }
-
-func sameTitle(a, b string) bool { return pipeline.FoldTitle(a) == pipeline.FoldTitle(b) }

@@ -10,7 +10,6 @@ import (
 	"otm/core"
 	"otm/pipeline"
 	"otm/pipeline/counter"
-	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 )
 
@@ -32,23 +31,18 @@ func (sw creates) create(ctx context.Context, w *waiting) verdict {
 	}
 	request := core.Request{Task: c.Task, Drop: w.file.Name, CreatedAt: c.CreatedAt, Parked: c.Parked, Claims: c.By}
 	w.command = core.Command{ID: core.DropCommand(c.ID, id), At: sw.Now(), By: core.Component(Who), Trace: c.Trace, Task: id, Do: request}
-	t, known, err := sw.find(ctx, w.command)
-	switch {
-	case err != nil:
+	there, err := sw.there(ctx)
+	if err != nil {
 		return verdict{stop: err}
+	}
+	t := there.tasks[id]
+	switch {
 	case sw.full != nil && (t == nil || !t.OnBoard()):
 		return *sw.full
+	case t == nil && there.far != nil && id >= there.far.Next:
+		return fail(inbox.Invalid, "otm-create --from -", "taskId is %v: %v", id, there.far)
 	}
-	if err := sw.Engine.Raise(ctx, id); err != nil {
-		var far *counter.FarError
-		switch {
-		case !errors.As(err, &far):
-			return verdict{stop: err}
-		case !known:
-			return fail(inbox.Invalid, "otm-create --from -", "taskId is %v: %v", id, far)
-		}
-	}
-	if known {
+	if t != nil {
 		return verdict{}
 	}
 	if owner := sw.otherOwner(w, id); owner != nil {
@@ -60,41 +54,61 @@ func (sw creates) create(ctx context.Context, w *waiting) verdict {
 	if !sw.Types.Has(c.Task.Type) {
 		return fail(inbox.Invalid, "", "type is %q: there are %s; a table [types.%s] of otm.toml makes one", c.Task.Type, strings.Join(pipeline.Texts(sw.Types.All()), ", "), c.Task.Type)
 	}
-	v := sw.unknown(ctx, w.file, c, &request)
+	v := sw.unknown(ctx, w, &request)
 	w.command.Do = request
 	return v
 }
 
-// find returns the task of a create; nil: there is none. It reports whether the store
-// knows the task, or the command.
-func (sw creates) find(ctx context.Context, c core.Command) (t *core.Task, known bool, err error) {
-	t, err = sw.Engine.Task(ctx, c.Task)
-	if t != nil || ignoreNoTask(err) != nil {
-		return t, t != nil, ignoreNoTask(err)
+// there is what the store and the counter say of the creates that are planned together.
+type there struct {
+	tasks map[pipeline.TaskID]*core.Task // those that are there already
+	far   *counter.FarError              // ids from its Next on are not taken; nil: all are
+}
+
+// there asks the store and the counter, once for the files that are planned together. The
+// counter never gives out their ids afterwards.
+func (sw creates) there(ctx context.Context) (*there, error) {
+	if sw.batch.there != nil {
+		return sw.batch.there, nil
 	}
-	_, did, err := sw.Engine.Did(ctx, c.ID)
-	return nil, did, err
+	k := &there{}
+	ids := sw.batch.creates()
+	var err error
+	if k.tasks, err = sw.tasks(ctx, ids); err != nil {
+		return nil, err
+	}
+	if err := sw.Engine.Raise(ctx, ids...); err != nil && !errors.As(err, &k.far) {
+		return nil, err
+	}
+	sw.batch.there = k
+	return k, nil
 }
 
 // unknown judges a create whose task the store does not know: its row may stand on
 // the board, or its drop in processed/, from before the store was restored from a
 // backup.
-func (sw creates) unknown(ctx context.Context, f inbox.File, c *drop.Create, request *core.Request) verdict {
+func (sw creates) unknown(ctx context.Context, w *waiting, request *core.Request) verdict {
+	c := w.create
 	processed, err := sw.wasProcessed(c.ID)
 	if err != nil {
 		return ownTrouble(err)
+	}
+	if processed {
+		if _, did, err := sw.Engine.Did(ctx, w.command.ID); did || err != nil {
+			return verdict{stop: err} // of another task: the store judges it
+		}
 	}
 	if err := sw.look(ctx, createAge); err != nil {
 		until, limited := pipeline.WaitsUntil(err)
 		switch {
 		case limited:
 			return wait(until) // updates go on
-		case !sw.mayCreateUnseen(f, err):
+		case !sw.mayCreateUnseen(w.file, err):
 			return engineTrouble(err)
 		}
 		request.Unverified = true
 	}
-	stray, err := sw.Engine.Stray(ctx, c.Task.ID, c.Task.Title)
+	stray, err := sw.stray(ctx, c.Task)
 	switch {
 	case err != nil:
 		return verdict{stop: err}
@@ -107,6 +121,23 @@ func (sw creates) unknown(ctx context.Context, f inbox.File, c *drop.Create, req
 		return verdict{result: &inbox.Result{SkippedDuplicate: true}}
 	}
 	return verdict{}
+}
+
+// stray returns a row on the board that no task has and that shows the id of a task; nil:
+// there is none. Of several, it prefers one with the task's title. The board is asked once
+// for the files that are planned together.
+func (sw creates) stray(ctx context.Context, t pipeline.Task) (stray *core.RowFound, err error) {
+	if sw.batch.strays == nil {
+		if sw.batch.strays, err = sw.Engine.Strays(ctx, sw.batch.creates()...); err != nil {
+			return nil, err
+		}
+	}
+	for _, found := range sw.batch.strays[t.ID] {
+		if stray == nil || pipeline.FoldTitle(found.Shown.Title) == pipeline.FoldTitle(t.Title) {
+			stray = &found
+		}
+	}
+	return stray, nil
 }
 
 // wasProcessed reports whether a drop of ours stands in processed/, by the id in the name

@@ -23,15 +23,15 @@ const createAge = 3 * time.Minute
 // Engine is the part of the engine and the board that the injector needs.
 type Engine interface {
 	core.Store
-	// Raise makes sure that an id is never given out. The error is a
-	// *counter.FarError if it is too far above the counter.
-	Raise(ctx context.Context, id pipeline.TaskID) error
+	// Raise makes sure that ids are never given out. The error is a *counter.FarError if
+	// one is too far above the counter.
+	Raise(ctx context.Context, ids ...pipeline.TaskID) error
 	// Refresh brings the store up to what stands on the board, as of at most maxAge ago;
 	// 0: now.
 	Refresh(ctx context.Context, maxAge time.Duration) error
-	// Stray returns a row that no task has and that shows this Task ID, as of the last
-	// Refresh; nil: there is none. Of several, it prefers one with the title.
-	Stray(ctx context.Context, id pipeline.TaskID, title string) (*core.RowFound, error)
+	// Strays returns the rows that no task has and that show one of these Task IDs, as of
+	// the last Refresh. The map is never nil.
+	Strays(ctx context.Context, ids ...pipeline.TaskID) (map[pipeline.TaskID][]core.RowFound, error)
 	// Deliver writes tasks of the store to their renderings and rows. It returns
 	// the tasks for which that did not work, each with an *outbox.LeftError. The other
 	// error is one of the store.

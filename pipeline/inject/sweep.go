@@ -22,9 +22,27 @@ type sweep struct {
 	report *heartbeat.Report
 	line   *line
 	held   holds
-	atOnce int                    // how many files are carried out together
-	looked map[time.Duration]bool // at the board, for the files that are being planned
-	full   *verdict               // on further creates, as the board takes no more rows; nil: it does
+	atOnce int // how many files are carried out together
+	batch  batch
+	full   *verdict // on further creates, as the board takes no more rows; nil: it does
+}
+
+// batch is what is read once for the files that are planned together.
+type batch struct {
+	files  []*waiting
+	looked map[time.Duration]bool              // at the board, as of at most so long ago
+	there  *there                              // nil: not read yet
+	strays map[pipeline.TaskID][]core.RowFound // nil: not read yet
+}
+
+// creates returns the ids of the tasks that the files create.
+func (b *batch) creates() (ids []pipeline.TaskID) {
+	for _, w := range b.files {
+		if w.create != nil {
+			ids = append(ids, w.create.Task.ID)
+		}
+	}
+	return ids
 }
 
 func newSweep(in *Injector) *sweep {
@@ -62,7 +80,7 @@ func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 			chunk := files[:min(sw.atOnce, len(files))]
 			files = files[len(chunk):]
 			start := sw.Now()
-			n, trouble := sw.batch(ctx, chunk, handled)
+			n, trouble := sw.handle(ctx, chunk, handled)
 			sw.resize(sw.Now().Sub(start))
 			settled += n
 			if trouble != nil {
@@ -91,10 +109,10 @@ func (sw *sweep) resize(took time.Duration) {
 	}
 }
 
-// batch plans the commands of some files, carries them out together, and settles the
+// handle plans the commands of some files, carries them out together, and settles the
 // files whose effects are delivered. The error is trouble.
-func (sw *sweep) batch(ctx context.Context, files []*waiting, handled map[delivered]bool) (settled int, trouble error) {
-	sw.looked = map[time.Duration]bool{}
+func (sw *sweep) handle(ctx context.Context, files []*waiting, handled map[delivered]bool) (settled int, trouble error) {
+	sw.batch = batch{files: files, looked: map[time.Duration]bool{}}
 	var plans []*waiting
 	for _, w := range files {
 		if ctx.Err() != nil {
@@ -252,11 +270,13 @@ func (sw *sweep) isTwice(w *waiting) (bool, error) {
 
 // look looks at the board, once for the files that are planned together.
 func (sw *sweep) look(ctx context.Context, maxAge time.Duration) error {
-	if sw.looked[maxAge] {
+	if sw.batch.looked[maxAge] {
 		return nil
 	}
 	err := sw.Engine.Refresh(ctx, maxAge)
-	sw.looked[maxAge] = err == nil
+	if err == nil {
+		sw.batch.looked[maxAge], sw.batch.strays = true, nil
+	}
 	return err
 }
 
