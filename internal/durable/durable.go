@@ -10,7 +10,7 @@
 // systems. A crash leaves the temporary files of one call behind; RemoveLeftovers
 // deletes old ones.
 //
-// If a name is taken, WriteNew, WriteAllNew and Move fail, and Replace,
+// If a name is taken, the functions with New in their names and Move fail, and Replace,
 // ReplacePublic and ReplaceVolatile overwrite the file.
 //
 // BUG: after a failed fsync the kernel may drop the dirty pages and report
@@ -19,12 +19,16 @@
 package durable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -48,20 +52,26 @@ const TempPrefix = ".otm-tmp-"
 //
 //	open(temp, O_EXCL) write fsync close renameat2(NOREPLACE) fsync(dir)
 func WriteNew(path string, data []byte) error {
-	return WriteAllNew(filepath.Dir(path), []NewFile{{filepath.Base(path), data}})
+	return writeOne(path, data, FileMode, renameNoReplace)
 }
 
-// NewFile is a file for WriteAllNew.
+// NewFile is a file for WriteEachNew and WriteAllNew.
 type NewFile struct {
 	Name string
 	Data []byte
 }
 
-// WriteAllNew is WriteNew for many files of one directory, with one sync of the
-// directory. No file has its name until all are written. If a name is taken, the
-// error matches fs.ErrExist, and the files before it have their names.
+// WriteEachNew is WriteNew for many files of one directory, with one sync of the
+// directory. It returns what came of each.
+func WriteEachNew(dir string, files []NewFile) []error {
+	return writeEach(dir, files, FileMode, renameNoReplace, false)
+}
+
+// WriteAllNew is WriteEachNew where no file has its name until all are written. If a
+// name is taken, the error matches fs.ErrExist, and the files before it have their
+// names.
 func WriteAllNew(dir string, files []NewFile) error {
-	return writeAll(dir, files, FileMode, renameNoReplace)
+	return cmp.Or(writeEach(dir, files, FileMode, renameNoReplace, true)...)
 }
 
 // Replace writes data to path and replaces a file there in one step: a reader sees
@@ -69,12 +79,12 @@ func WriteAllNew(dir string, files []NewFile) error {
 //
 //	open(temp, O_EXCL) write fsync close rename fsync(dir)
 func Replace(path string, data []byte) error {
-	return writeAll(filepath.Dir(path), []NewFile{{filepath.Base(path), data}}, FileMode, os.Rename)
+	return writeOne(path, data, FileMode, os.Rename)
 }
 
 // ReplacePublic is Replace for a file that everybody may read.
 func ReplacePublic(path string, data []byte) error {
-	return writeAll(filepath.Dir(path), []NewFile{{filepath.Base(path), data}}, publicMode, os.Rename)
+	return writeOne(path, data, publicMode, os.Rename)
 }
 
 // ReplaceVolatile is Replace without the two fsyncs: atomic for other processes,
@@ -91,44 +101,79 @@ func ReplaceVolatile(path string, data []byte) error {
 	return nil
 }
 
-// writeAll writes files and gives them their names. It opens the directory first, so
+func writeOne(path string, data []byte, mode fs.FileMode, by func(from, to string) error) error {
+	return writeEach(filepath.Dir(path), []NewFile{{filepath.Base(path), data}}, mode, by, true)[0]
+}
+
+// writeEach writes files and gives them their names. Together, none has its name until
+// all are written, and an error ends all that follow. It opens the directory first, so
 // that the kernel cannot report an error on its inode to somebody else before us.
-func writeAll(dir string, files []NewFile, mode fs.FileMode, by func(from, to string) error) (err error) {
+func writeEach(dir string, files []NewFile, mode fs.FileMode, by func(from, to string) error, together bool) []error {
+	if len(files) == 0 {
+		return nil
+	}
 	d, err := openDir(dir)
 	if err != nil {
-		return err
+		return slices.Repeat([]error{err}, len(files))
 	}
 	defer d.Close()
-	temps := make([]string, 0, len(files)) // those that have no other name yet
-	defer func() {
-		if err != nil { // a crash leaves them
-			for _, temp := range temps {
-				os.Remove(temp)
-			}
-		}
-	}()
-	for _, f := range files {
-		temp, err := writeTemp(filepath.Join(dir, f.Name), f.Data, mode, true)
-		if err != nil {
-			return err
-		}
-		temps = append(temps, temp)
+	temps, errs := writeTemps(dir, files, mode)
+	if together {
+		err = cmp.Or(errs...)
 	}
-	for _, f := range files {
-		// If we crash here, the files before this one have their names, and the
-		// others are temporary files.
-		crash.Point("durable.named")
-		if err := rename(temps[0], filepath.Join(dir, f.Name), by); err != nil {
-			return err
+	for i, f := range files {
+		if errs[i] = cmp.Or(errs[i], err); errs[i] == nil {
+			// If we crash here, the files before this one have their names, and the
+			// others are temporary files.
+			crash.Point("durable.named")
+			errs[i] = rename(temps[i], filepath.Join(dir, f.Name), by)
 		}
-		temps = temps[1:]
+		if errs[i] != nil && temps[i] != "" { // a crash leaves it
+			os.Remove(temps[i])
+		}
+		if together {
+			err = errs[i]
+		}
 	}
 	// If we crash here, the files have their names, but a power failure may still
 	// take the names away. The caller has not seen a success yet.
-	if err := syncDir(d); err != nil {
-		return fmt.Errorf("sync directory %q: %w", dir, err)
+	if !slices.Contains(errs, nil) {
+		return errs
 	}
-	return nil
+	if err := syncDir(d); err != nil {
+		for i := range errs {
+			errs[i] = cmp.Or(errs[i], fmt.Errorf("sync directory %q: %w", dir, err))
+		}
+	}
+	return errs
+}
+
+// syncsAtOnce is how many files are synced at a time. The file system commits them
+// together.
+const syncsAtOnce = 16
+
+// writeTemps writes temporary files and syncs them. It returns their paths, "" where there
+// is an error.
+func writeTemps(dir string, files []NewFile, mode fs.FileMode) (temps []string, errs []error) {
+	temps, errs = make([]string, len(files)), make([]error, len(files))
+	write := func(i int) {
+		temps[i], errs[i] = writeTemp(filepath.Join(dir, files[i].Name), files[i].Data, mode, true)
+	}
+	if len(files) == 1 {
+		write(0)
+		return temps, errs
+	}
+	var next atomic.Int32
+	var writers sync.WaitGroup
+	for range min(syncsAtOnce, len(files)) {
+		writers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(files); i = int(next.Add(1)) - 1 {
+				write(i)
+			}
+		})
+	}
+	writers.Wait()
+	return temps, errs
 }
 
 // Move renames a file within a file system. If the new name is taken, the error

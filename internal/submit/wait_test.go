@@ -42,8 +42,9 @@ func settling(t *testing.T, p *place, kind inbox.Kind, result inbox.Result) {
 				if err != nil {
 					t.Error(err)
 				}
-				if _, err := box.Settle(f, data, result); err != nil {
-					t.Error(err)
+				d := &inbox.Settling{File: f, Data: data, Result: result}
+				if box.Settle(d); d.Err != nil {
+					t.Error(d.Err)
 				}
 			}
 		}
@@ -145,8 +146,9 @@ func TestWaitWithAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := box.Settle(f, data, inbox.Result{Class: inbox.Rejected, Error: "full"}); err != nil {
-		t.Fatal(err)
+	d := &inbox.Settling{File: f, Data: data, Result: inbox.Result{Class: inbox.Rejected, Error: "full"}}
+	if box.Settle(d); d.Err != nil {
+		t.Fatal(d.Err)
 	}
 	if a := p.create(append(args, "--wait-for", "0s")...); a.code != 1 || !strings.Contains(a.stderr, "T-00001: full") {
 		t.Errorf("failed: exit code %d, stderr %q", a.code, a.stderr)

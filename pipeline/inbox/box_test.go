@@ -163,7 +163,7 @@ func TestMissingInbox(t *testing.T) {
 func TestNoDataDirectory(t *testing.T) {
 	t.Parallel()
 	b := Open(filepath.Join(t.TempDir(), "data"))
-	_, settle := b.Settle(File{Kind: NewTasks, Name: "a.json", At: "a.json"}, []byte("{}"), Result{At: at})
+	_, settle := settleOne(b, File{Kind: NewTasks, Name: "a.json", At: "a.json"}, []byte("{}"), Result{At: at})
 	for _, err := range []error{b.Ensure(), b.Publish(NewTasks, "a.json", nil), settle} {
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("got %v, want fs.ErrNotExist", err)

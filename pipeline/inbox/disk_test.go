@@ -40,7 +40,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 				if done, err := b.Leftover(f, data); done || err != nil {
 					return err
 				}
-				_, err = b.Settle(f, data, Result{At: at, Inbox: NewTasks, Class: class, Error: "why"})
+				_, err = settleOne(b, f, data, Result{At: at, Inbox: NewTasks, Class: class, Error: "why"})
 				return err
 			}, dir
 		}
@@ -119,7 +119,7 @@ func TestDiskFailsWhilePruning(t *testing.T) {
 		b := box(t)
 		for name, age := range map[string]time.Duration{"a.json": 5, "b.json": 5, "y1.json": 3, "y2.json": 1} { // hours
 			f, data := deliver(t, b, NewTasks, name, `{"id":"d1"}`)
-			if _, err := b.Settle(f, data, Result{At: at}); err != nil {
+			if _, err := settleOne(b, f, data, Result{At: at}); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Chtimes(filepath.Join(b.dir, ProcessedDir, name), time.Time{}, at.Add((5-age)*time.Hour)); err != nil {
@@ -171,7 +171,7 @@ func TestVanishes(t *testing.T) {
 		}
 		return nil
 	})
-	if name, err := b.Settle(f, data, Result{At: at}); name != "a.json" || err != nil {
+	if name, err := settleOne(b, f, data, Result{At: at}); name != "a.json" || err != nil {
 		t.Errorf("Settle = %q, %v", name, err)
 	}
 	// Settled, and put away while it is looked for.
@@ -241,7 +241,7 @@ func TestMayNotRead(t *testing.T) {
 	if leftover, err := b.Leftover(f, data); leftover || err != nil {
 		t.Errorf("Leftover = %t, %v", leftover, err)
 	}
-	if name, err := b.Settle(f, data, Result{At: at}); name != "a-2.json" || err != nil {
+	if name, err := settleOne(b, f, data, Result{At: at}); name != "a-2.json" || err != nil {
 		t.Errorf("Settle = %q, %v", name, err)
 	}
 	left, want := only(t, b, NewTasks)

@@ -26,6 +26,13 @@ func box(t *testing.T) *Box {
 	return Open(dir)
 }
 
+// settleOne settles one drop.
+func settleOne(b *Box, f File, data []byte, result Result) (string, error) {
+	d := &Settling{File: f, Data: data, Result: result}
+	b.Settle(d)
+	return d.Settled, d.Err
+}
+
 func write(t *testing.T, path, data string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
@@ -131,7 +138,7 @@ func sweep(t *testing.T, b *Box, kind Kind) (leftovers int) {
 		if _, err := drop.ParseObject(data); err != nil {
 			result.Class, result.Error = Invalid, err.Error()
 		}
-		if _, err := b.Settle(f, data, result); err != nil {
+		if _, err := settleOne(b, f, data, result); err != nil {
 			t.Fatalf("Settle(%q): %v", f.Name, err)
 		}
 	}

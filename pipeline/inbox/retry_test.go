@@ -18,7 +18,7 @@ import (
 func failed(t *testing.T, b *Box, kind Kind, name, text string) {
 	t.Helper()
 	f, data := deliver(t, b, kind, name, text)
-	if _, err := b.Settle(f, data, Result{At: at, Class: Invalid, Error: "why"}); err != nil {
+	if _, err := settleOne(b, f, data, Result{At: at, Class: Invalid, Error: "why"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -370,7 +370,7 @@ func TestC30ExplanationLeftAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, data := deliver(t, b, TaskUpdates, "a.json", `{"id":"d1"}`)
-	if _, err := b.Settle(f, data, Result{At: at, Class: Conflict, Error: "its own"}); err != nil {
+	if _, err := settleOne(b, f, data, Result{At: at, Class: Conflict, Error: "its own"}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || s.Result.Error != "its own" || s.Result.Inbox != TaskUpdates {
@@ -391,7 +391,7 @@ func TestFind(t *testing.T) {
 		if i == 1 {
 			result.Class, result.Error = Conflict, "why"
 		}
-		if _, err := b.Settle(f, data, result); err != nil {
+		if _, err := settleOne(b, f, data, result); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -85,34 +85,86 @@ func argument(name string) string {
 	return safe.Quote(name)
 }
 
-// Settle gives a drop its last place: processed/ if result has no Class, else
-// failed/. data is what was read of it. On return the settled copy is durable
-// and the inbox file is gone, unless it changed since it was read: then it stays,
-// as a drop of its own. Settle returns the settled file's name. It is "" if
-// nothing was settled: a file that is no JSON object has changed or gone.
-func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
-	dir := ProcessedDir
-	if result.Class != "" {
-		dir = FailedDir
-	}
-	result.Inbox = f.Kind
-	if err := durable.Mkdir(filepath.Join(b.dir, dir)); err != nil {
-		return "", err
-	}
-	o, err := parseSettleable(f, data)
-	if err != nil {
-		return b.settleAsIs(f, dir, result)
-	}
-	o.Delete(skippedKey)
-	o.Delete(resultKey)
-	name, err := placeNew(filepath.Join(b.dir, dir), f.Name, func(path string) error {
-		if err := o.Set(resultKey, result.form(filepath.Base(path))); err != nil {
-			return err
+// Settling is a drop that is to be settled.
+type Settling struct {
+	File
+	Data   []byte // what was read of it
+	Result Result
+
+	// What came of it: the settled file's name. It is "" if nothing was settled: a file
+	// that is no JSON object has changed or gone.
+	Settled string
+	Err     error
+}
+
+// Settle gives drops their last places: processed/ if the result has no Class, else
+// failed/. On return the settled copies are durable and the inbox files are gone, unless
+// they changed since they were read: then they stay, as drops of their own.
+func (b *Box) Settle(drops ...*Settling) {
+	var copies []*settledCopy // to be written together
+	var files []durable.NewFile
+	for _, d := range drops {
+		d.Result.Inbox = d.Kind
+		dir := ProcessedDir
+		if d.Result.Class != "" {
+			dir = FailedDir
 		}
-		if result.SkippedDuplicate {
-			if err := o.Set(skippedKey, true); err != nil {
-				return err
-			}
+		if d.Err = durable.Mkdir(filepath.Join(b.dir, dir)); d.Err != nil {
+			continue
+		}
+		o, err := parseSettleable(d.File, d.Data)
+		if err != nil {
+			d.Settled, d.Err = b.settleAsIs(d.File, dir, d.Result)
+			continue
+		}
+		c := &settledCopy{d, o}
+		if dir == FailedDir || !canBeSettled(d.Name) {
+			d.Settled, d.Err = c.place(filepath.Join(b.dir, dir))
+			c.copied(b)
+			continue
+		}
+		data, err := c.encode(d.Name)
+		if d.Err = err; err == nil {
+			copies, files = append(copies, c), append(files, durable.NewFile{Name: d.Name, Data: data})
+		}
+	}
+	dir := filepath.Join(b.dir, ProcessedDir)
+	for i, err := range durable.WriteEachNew(dir, files) {
+		c := copies[i]
+		if c.Settled, c.Err = c.Name, err; errors.Is(err, fs.ErrExist) {
+			c.Settled, c.Err = c.place(dir)
+		}
+		c.copied(b)
+	}
+}
+
+// settledCopy is the copy of a drop, with its result.
+type settledCopy struct {
+	*Settling
+	object *drop.Object
+}
+
+// encode returns the copy as it stands under a name.
+func (c *settledCopy) encode(name string) ([]byte, error) {
+	c.object.Delete(skippedKey)
+	c.object.Delete(resultKey)
+	if err := c.object.Set(resultKey, c.Result.form(name)); err != nil {
+		return nil, err
+	}
+	if c.Result.SkippedDuplicate {
+		if err := c.object.Set(skippedKey, true); err != nil {
+			return nil, err
+		}
+	}
+	return c.object.Bytes(), nil
+}
+
+// place writes the copy under the first name in a directory that is free.
+func (c *settledCopy) place(dir string) (name string, err error) {
+	return placeNew(dir, c.Name, func(path string) error {
+		data, err := c.encode(filepath.Base(path))
+		if err != nil {
+			return err
 		}
 		// An explanation that was left behind would speak of this file.
 		for _, explanation := range []string{errorPath(path), asidePath(path)} {
@@ -120,15 +172,20 @@ func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 				return err
 			}
 		}
-		return durable.WriteNew(path, o.Bytes())
+		return durable.WriteNew(path, data)
 	})
-	if err != nil {
-		return "", err
+}
+
+// copied removes the inbox file if the copy was written.
+func (c *settledCopy) copied(b *Box) {
+	if c.Err != nil {
+		c.Settled = ""
+		return
 	}
 	crash.Point("settle.copied")
 	// If we crash here, Leftover finds the copy and the inbox file is unlinked
 	// by the next sweep.
-	return name, b.unlink(f)
+	c.Err = b.unlink(c.File)
 }
 
 // unlink removes an inbox file whose settled copy is durable, unless it changed since it

@@ -22,7 +22,7 @@ func TestSettleProcessed(t *testing.T) {
 	t.Parallel()
 	b := box(t)
 	f, data := deliver(t, b, NewTasks, "a.json", `{"_result":{"error":"old"},"taskId":"T-00035","_skipped_duplicate":true,"x":[ 1.50 ]}`)
-	name, err := b.Settle(f, data, Result{At: at, Attempts: 2, SlackItemID: "R1", SubtaskItemIDs: []string{"R2"}})
+	name, err := settleOne(b, f, data, Result{At: at, Attempts: 2, SlackItemID: "R1", SubtaskItemIDs: []string{"R2"}})
 	if name != "a.json" || err != nil {
 		t.Fatalf("Settle = %q, %v", name, err)
 	}
@@ -75,7 +75,7 @@ func TestSettleFailed(t *testing.T) {
 	t.Parallel()
 	b := box(t)
 	f, data := deliver(t, b, TaskUpdates, "a.json", `{"taskId":"T-00035"}`)
-	if _, err := b.Settle(f, data, Result{At: at, Attempts: 1, Class: Unmatched, Error: "no <such> task", Hint: "otm list"}); err != nil {
+	if _, err := settleOne(b, f, data, Result{At: at, Attempts: 1, Class: Unmatched, Error: "no <such> task", Hint: "otm list"}); err != nil {
 		t.Fatal(err)
 	}
 	want := `{
@@ -101,7 +101,7 @@ func TestHintNamesTheSettledFile(t *testing.T) {
 		{"b.json", "no JSON", "otm retry --new-id b.json"},
 	} {
 		f, data := deliver(t, b, NewTasks, tt.name, tt.text)
-		name, err := b.Settle(f, data, Result{At: at, Class: Conflict, Error: "e", Hint: "otm retry --new-id", HintNames: true})
+		name, err := settleOne(b, f, data, Result{At: at, Class: Conflict, Error: "e", Hint: "otm retry --new-id", HintNames: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestSettleMarksSkippedDuplicates(t *testing.T) {
 	t.Parallel()
 	b := box(t)
 	f, data := deliver(t, b, NewTasks, "a.json", `{"a":1}`)
-	if _, err := b.Settle(f, data, Result{At: at, Attempts: 1, SkippedDuplicate: true}); err != nil {
+	if _, err := settleOne(b, f, data, Result{At: at, Attempts: 1, SkippedDuplicate: true}); err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]any
@@ -135,7 +135,7 @@ func TestSettleOverwritesNothing(t *testing.T) {
 		for i, want := range []string{tt.name, tt.second, tt.third} {
 			text := fmt.Sprintf(tt.drop, i)
 			f, data := deliver(t, b, NewTasks, tt.name, text)
-			got, err := b.Settle(f, data, Result{At: at, Class: Invalid, Error: "e"})
+			got, err := settleOne(b, f, data, Result{At: at, Class: Invalid, Error: "e"})
 			if got != want || err != nil {
 				t.Fatalf("%s, number %d: Settle = %q, %v; want %q", tt.name, i, got, err, want)
 			}
@@ -158,7 +158,7 @@ func TestSettleAsIs(t *testing.T) {
 	} {
 		b := box(t)
 		f, data := deliver(t, b, NewTasks, "x.json", text)
-		if got, err := b.Settle(f, data, Result{At: at, Attempts: 3, Class: Invalid, Error: "why"}); got != "x.json" || err != nil {
+		if got, err := settleOne(b, f, data, Result{At: at, Attempts: 3, Class: Invalid, Error: "why"}); got != "x.json" || err != nil {
 			t.Fatalf("%s: Settle = %q, %v", name, got, err)
 		}
 		if got := read(t, filepath.Join(b.dir, FailedDir, "x.json")); got != text {
@@ -188,12 +188,12 @@ func TestC48SameGarbage(t *testing.T) {
 	b := box(t)
 	for i := range 30 {
 		f, data := deliver(t, b, NewTasks, "a.json", "garbage")
-		if name, err := b.Settle(f, data, Result{At: at, Class: Invalid, Error: fmt.Sprint("why ", i)}); name != "a.json" || err != nil {
+		if name, err := settleOne(b, f, data, Result{At: at, Class: Invalid, Error: fmt.Sprint("why ", i)}); name != "a.json" || err != nil {
 			t.Fatalf("Settle = %q, %v", name, err)
 		}
 	}
 	f, data := deliver(t, b, TaskUpdates, "a.json", "garbage")
-	if name, err := b.Settle(f, data, Result{At: at, Class: Invalid}); name != "a-2.json" || err != nil {
+	if name, err := settleOne(b, f, data, Result{At: at, Class: Invalid}); name != "a-2.json" || err != nil {
 		t.Errorf("Settle from the other inbox = %q, %v", name, err)
 	}
 	if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || s.Result.Error != "why 29" {
@@ -212,7 +212,7 @@ func TestC48OtherGarbage(t *testing.T) {
 	settle := func(data string) string {
 		t.Helper()
 		f, read := deliver(t, b, NewTasks, "a.json", data)
-		name, err := b.Settle(f, read, Result{At: at, Class: Invalid, Error: "why"})
+		name, err := settleOne(b, f, read, Result{At: at, Class: Invalid, Error: "why"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +356,7 @@ func TestSettleForeignResultKey(t *testing.T) {
 	t.Parallel()
 	b := box(t)
 	f, data := deliver(t, b, NewTasks, "a.json", `{"_RESULT":1,"a":2}`)
-	if _, err := b.Settle(f, data, Result{At: at, Class: Invalid, Error: "why"}); err != nil {
+	if _, err := settleOne(b, f, data, Result{At: at, Class: Invalid, Error: "why"}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || s.Object == nil || s.Result.Error != "why" {
@@ -371,7 +371,7 @@ func TestSettleGrown(t *testing.T) {
 	b := box(t)
 	key := strings.Repeat("<\u2028", drop.MaxSize/4-20) // is written as <\u2028, which is longer
 	f, data := deliver(t, b, NewTasks, "a.json", `{"taskId":"T-00035","`+key+`":1}`)
-	if _, err := b.Settle(f, data, Result{At: at, Class: Rejected, Error: "why"}); err != nil {
+	if _, err := settleOne(b, f, data, Result{At: at, Class: Rejected, Error: "why"}); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(read(t, filepath.Join(b.dir, FailedDir, "a.json"))); n <= drop.MaxSize {
@@ -409,7 +409,7 @@ func TestSettleChangedFile(t *testing.T) {
 			if err := change(path); err != nil {
 				t.Fatal(err)
 			}
-			settledAs, err := b.Settle(f, data, Result{At: at})
+			settledAs, err := settleOne(b, f, data, Result{At: at})
 			if err != nil {
 				t.Fatalf("%s, %s: Settle: %v", text, name, err)
 			}
@@ -441,7 +441,7 @@ func TestSettleVanishedFile(t *testing.T) {
 		if err := os.Remove(filepath.Join(b.Dir(NewTasks), "a.json")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Settle(f, data, Result{At: at}); err != nil {
+		if _, err := settleOne(b, f, data, Result{At: at}); err != nil {
 			t.Errorf("%s: Settle of a file that has gone: %v", text, err)
 		}
 	}
@@ -469,7 +469,7 @@ func TestCaseB1RenamedOverWhileUnlinked(t *testing.T) {
 		}
 	})
 	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"first"}`)
-	if _, err := b.Settle(f, data, Result{At: at}); err != nil {
+	if _, err := settleOne(b, f, data, Result{At: at}); err != nil {
 		t.Fatal(err)
 	}
 	if f, data := only(t, b, NewTasks); f.Name != "a.json" || string(data) != `{"id":"next"}` {
@@ -514,7 +514,7 @@ func TestRenamedOverAndCrashed(t *testing.T) {
 					t.Fatalf("recovered %v", r)
 				}
 			}()
-			b.Settle(f, data, Result{At: at})
+			settleOne(b, f, data, Result{At: at})
 		}()
 		if n, err := durable.RemoveLeftovers(dir, 0, time.Now().Add(48*time.Hour)); n != 0 || err != nil {
 			t.Errorf("%s: %d files were cleared away, %v", kind, n, err)
@@ -552,7 +552,7 @@ type dead struct{}
 func TestTakenAndSettled(t *testing.T) {
 	b := box(t)
 	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"first"}`)
-	if !crashAt(t, "settle.taken", 1, func() { b.Settle(f, data, Result{At: at}) }) {
+	if !crashAt(t, "settle.taken", 1, func() { settleOne(b, f, data, Result{At: at}) }) {
 		t.Fatal("the point was not reached")
 	}
 	if err := os.Chtimes(filepath.Join(b.dir, ProcessedDir, "a.json"), at, at); err != nil {
@@ -653,7 +653,7 @@ func TestLeftoverOrDroppedAgain(t *testing.T) {
 			result.Class, result.Error = Invalid, "e"
 		}
 		f, data := deliver(t, b, NewTasks, "a.json", `{"id":"d1"}`)
-		if !crashAt(t, "settle.copied", 1, func() { b.Settle(f, data, result) }) {
+		if !crashAt(t, "settle.copied", 1, func() { settleOne(b, f, data, result) }) {
 			t.Fatal("the point was not reached")
 		}
 		f, data = only(t, b, NewTasks)

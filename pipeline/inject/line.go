@@ -35,6 +35,7 @@ type waiting struct {
 
 	command core.Command // to be carried out
 	outcome core.Outcome
+	verdict verdict
 }
 
 func (w *waiting) key() delivered { return delivered{w.file.Kind, w.file.At} }

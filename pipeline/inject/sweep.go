@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,22 +121,20 @@ func (sw *sweep) handle(ctx context.Context, files []*waiting, handled map[deliv
 		}
 		handled[w.key()] = true
 		sw.line.serve(w)
-		v := sw.plan(ctx, w)
+		w.verdict = sw.plan(ctx, w)
 		sw.progress()
 		switch {
-		case v.gone:
+		case w.verdict.gone:
 			continue
-		case v == verdict{}:
+		case w.verdict == verdict{}:
 			plans = append(plans, w)
 			continue
 		}
-		done, err := sw.finish(ctx, w, v)
+		n, err := sw.finish(ctx, w)
+		settled += n
 		if err != nil {
 			trouble = err
 			break
-		}
-		if done {
-			settled++
 		}
 	}
 	n, err := sw.carryOut(ctx, plans)
@@ -173,17 +172,19 @@ func (sw *sweep) carryOut(ctx context.Context, plans []*waiting) (settled int, t
 	if err != nil {
 		return 0, err
 	}
-	for _, w := range plans {
-		done, err := sw.finish(ctx, w, sw.judge(w, left[w.command.Task], tasks[w.command.Task]))
-		sw.progress()
-		if err != nil {
-			return settled, err
+	first := 0
+	for i, w := range plans {
+		if w.outcome.Before { // those before it are settled first: it may have come twice
+			n, err := sw.finish(ctx, plans[first:i]...)
+			if settled += n; err != nil {
+				return settled, err
+			}
+			first = i
 		}
-		if done {
-			settled++
-		}
+		w.verdict = sw.judge(w, left[w.command.Task], tasks[w.command.Task])
 	}
-	return settled, nil
+	n, err := sw.finish(ctx, plans[first:]...)
+	return settled + n, err
 }
 
 func isPanic(err error) bool {
@@ -293,37 +294,47 @@ func (sw *sweep) countWaiting() error {
 	return nil
 }
 
-// finish settles a file if its verdict is final.
-func (sw *sweep) finish(ctx context.Context, w *waiting, v verdict) (settled bool, trouble error) {
-	update := w.file.Kind == inbox.TaskUpdates
-	if v.result != nil {
-		if w.create != nil {
-			v.result.Ignored = w.create.Ignored
-		} else if w.update != nil {
-			v.result.Ignored = w.update.Ignored
+// finish settles the files whose verdict is final, and returns how many. The others wait.
+func (sw *sweep) finish(ctx context.Context, files ...*waiting) (settled int, trouble error) {
+	drops := map[*waiting]*inbox.Settling{}
+	var all []*inbox.Settling
+	for i, w := range files {
+		if w.verdict.result == nil {
+			continue
 		}
-		if update && v.result.Class != "" {
-			if err := sw.noteFailed(ctx, w, v.result.Error); err != nil {
-				return false, err
+		if w.file.Kind == inbox.TaskUpdates && w.verdict.result.Class != "" {
+			if trouble = sw.noteFailed(ctx, w, w.verdict.result.Error); trouble != nil {
+				files = files[:i] // the next one would meet the same
+				break
 			}
 		}
-		settled, err := sw.settle(w, v.result)
-		if settled {
-			return true, nil
+		drops[w] = sw.settling(w)
+		all = append(all, drops[w])
+	}
+	sw.Box.Settle(all...)
+	for _, w := range files {
+		if d := drops[w]; d != nil {
+			if sw.settled(w, d) {
+				settled++
+				sw.progress()
+				continue
+			}
+			w.verdict = wait(sw.Now().Add(sw.Times.ParseableAge)) // it changed since it was read, and is judged anew
+			if d.Err != nil {
+				w.verdict = ownTrouble(fmt.Errorf("settle %q: %w", d.Name, d.Err))
+			}
 		}
-		v = wait(sw.Now().Add(sw.Times.ParseableAge)) // it changed since it was read, and is judged anew
-		if err != nil {
-			v = ownTrouble(err)
+		if w.file.Kind == inbox.TaskUpdates {
+			sw.held.tasks[w.task()] = true
 		}
+		if w.verdict.stop != nil {
+			trouble = cmp.Or(trouble, w.verdict.stop)
+		} else {
+			sw.wait(ctx, w, w.verdict)
+		}
+		sw.progress()
 	}
-	if update {
-		sw.held.tasks[w.task()] = true
-	}
-	if v.stop != nil {
-		return false, v.stop
-	}
-	sw.wait(ctx, w, v)
-	return false, nil
+	return settled, trouble
 }
 
 // noteFailed notes in the history of a task that a report on it failed, once.
@@ -364,26 +375,35 @@ func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
 	sw.Log.Log(ctx, level, "kept drop", "drop", w.file.Name, "reason", v.kept)
 }
 
-// settle gives a file its last place. It reports false if there is nothing to
-// settle: the file has gone, or changed since it was read and is judged again.
-func (sw *sweep) settle(w *waiting, result *inbox.Result) (settled bool, err error) {
-	f := w.file
+// settling is a file whose verdict is final, with its result.
+func (sw *sweep) settling(w *waiting) *inbox.Settling {
+	result := *w.verdict.result
 	result.At = sw.Now().UTC().Truncate(time.Second)
 	result.Attempts = w.tries
-	name, err := sw.Box.Settle(f, w.data, *result)
-	if err != nil {
-		return false, fmt.Errorf("settle %q: %w", f.Name, err)
+	if w.create != nil {
+		result.Ignored = w.create.Ignored
+	} else if w.update != nil {
+		result.Ignored = w.update.Ignored
+	}
+	return &inbox.Settling{File: w.file, Data: w.data, Result: result}
+}
+
+// settled reports whether a file has its last place, and says so. There was nothing to
+// settle if it has gone, or changed since it was read and is judged again.
+func (sw *sweep) settled(w *waiting, d *inbox.Settling) bool {
+	if d.Err != nil {
+		return false
 	}
 	delete(sw.known, w.key())
 	switch {
-	case name == "":
-		return false, nil
-	case result.Class == "":
+	case d.Settled == "":
+		return false
+	case d.Result.Class == "":
 		sw.report.Did[0].N++
-		sw.Log.Info("settled drop", "drop", name, "inbox", f.Kind, "row", result.SlackItemID, "duplicate", result.SkippedDuplicate)
+		sw.Log.Info("settled drop", "drop", d.Settled, "inbox", d.Kind, "row", d.Result.SlackItemID, "duplicate", d.Result.SkippedDuplicate)
 	default:
-		sw.report.Failed = append(sw.report.Failed, explain.New(explain.DropFailed, "file", name, "class", result.Class, "error", result.Error).On(w.task()))
-		sw.Log.Error("drop failed", "drop", name, "inbox", f.Kind, "class", result.Class, "err", result.Error)
+		sw.report.Failed = append(sw.report.Failed, explain.New(explain.DropFailed, "file", d.Settled, "class", d.Result.Class, "error", d.Result.Error).On(w.task()))
+		sw.Log.Error("drop failed", "drop", d.Settled, "inbox", d.Kind, "class", d.Result.Class, "err", d.Result.Error)
 	}
-	return true, nil
+	return true
 }

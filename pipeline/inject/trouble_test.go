@@ -183,9 +183,9 @@ func TestChangedFileIsNotSettled(t *testing.T) {
 		t.Fatal(err)
 	}
 	sw := newSweep(w.in)
-	settled, err := sw.settle(&waiting{file: files[0], data: []byte("no JSON")}, &inbox.Result{Class: inbox.Invalid, Error: "e"})
-	if settled || err != nil || len(sw.report.Failed) != 0 || strings.Contains(w.log.String(), "drop failed") {
-		t.Errorf("settled %t, %v; report %+v; log:\n%s", settled, err, sw.report, w.log)
+	settled, err := sw.finish(t.Context(), &waiting{file: files[0], data: []byte("no JSON"), verdict: fail(inbox.Invalid, "", "e")})
+	if settled != 0 || err != nil || len(sw.report.Failed) != 0 || strings.Contains(w.log.String(), "drop failed") {
+		t.Errorf("settled %d, %v; report %+v; log:\n%s", settled, err, sw.report, w.log)
 	}
 	w.sweepTo(1, 0, 0)
 }
