@@ -116,6 +116,7 @@ func sweep(t *testing.T, b *Box, kind Kind) (leftovers int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var drops []*Settling
 	for _, f := range files {
 		var data []byte
 		if f.Regular() {
@@ -138,8 +139,12 @@ func sweep(t *testing.T, b *Box, kind Kind) (leftovers int) {
 		if _, err := drop.ParseObject(data); err != nil {
 			result.Class, result.Error = Invalid, err.Error()
 		}
-		if _, err := settleOne(b, f, data, result); err != nil {
-			t.Fatalf("Settle(%q): %v", f.Name, err)
+		drops = append(drops, &Settling{File: f, Data: data, Result: result})
+	}
+	b.Settle(drops...)
+	for _, d := range drops {
+		if d.Err != nil {
+			t.Fatalf("Settle(%q): %v", d.Name, d.Err)
 		}
 	}
 	return leftovers

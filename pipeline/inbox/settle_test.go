@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/internal/durable"
 	"otm/pipeline/drop"
 )
@@ -604,16 +605,22 @@ func crashAt(t *testing.T, point string, nth int, f func()) (crashed bool) {
 	return false
 }
 
-// TestSettleSurvivesACrash dies at every step of settling and goes on: each
-// drop settles once, and nothing is left in the inbox.
+// TestSettleSurvivesACrash dies at every step of settling, one drop or several together,
+// and goes on: each drop settles once, and nothing is left in the inbox.
 func TestSettleSurvivesACrash(t *testing.T) {
 	points := []string{"durable.named", "settle.explained", "settle.copied", "settle.unlinking", "settle.taken", "settle.unlinked"}
-	for _, text := range []string{`{"id":"d1"}`, "no JSON"} {
+	for _, texts := range [][]string{{`{"id":"d1"}`}, {"no JSON"}, {`{"id":"d1"}`, "no JSON", `{"id":"d2"}`, `{"id":"d3"}`}} {
 		reached := 0
+		var want []string
+		for i := range texts {
+			want = append(want, fmt.Sprint(i, ".json"))
+		}
 		for _, point := range points {
 			for nth := 1; ; nth++ {
 				b := box(t)
-				write(t, filepath.Join(b.Dir(NewTasks), "a.json"), text)
+				for i, text := range texts {
+					write(t, filepath.Join(b.Dir(NewTasks), want[i]), text)
+				}
 				if !crashAt(t, point, nth, func() { sweep(t, b, NewTasks) }) {
 					break
 				}
@@ -627,18 +634,19 @@ func TestSettleSurvivesACrash(t *testing.T) {
 					}
 					settled = append(settled, in...)
 				}
-				if !reflect.DeepEqual(settled, []string{"a.json"}) {
-					t.Errorf("%s: crashed at %s %d: settled are %q, want a.json once", text, point, nth, settled)
+				slices.Sort(settled)
+				if !slices.Equal(settled, want) {
+					t.Errorf("%q: crashed at %s %d: settled are %q, want each file once", texts, point, nth, settled)
 				}
 				for _, name := range names(t, b.Dir(NewTasks)) {
 					if !strings.HasPrefix(name, durable.TempPrefix) {
-						t.Errorf("%s: crashed at %s %d: %q is left in the inbox", text, point, nth, name)
+						t.Errorf("%q: crashed at %s %d: %q is left in the inbox", texts, point, nth, name)
 					}
 				}
 			}
 		}
 		if reached < 2 {
-			t.Errorf("%s: only %d points were reached", text, reached)
+			t.Errorf("%q: only %d points were reached", texts, reached)
 		}
 	}
 }
@@ -822,5 +830,48 @@ func TestCaseB1RenamedOverAgainAndAgain(t *testing.T) {
 	}
 	if got := names(t, b.Dir(NewTasks)); len(got) != 0 {
 		t.Errorf("the inbox still holds %q", got)
+	}
+}
+
+// TestSettleTogether settles drops whose names are taken, and one that cannot be settled,
+// with others: each has its own outcome.
+func TestSettleTogether(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	deliver(t, b, NewTasks, "a.json", `{"id":"d0"}`)
+	sweep(t, b, NewTasks)
+	for name, text := range map[string]string{"a.json": `{"id":"d1"}`, "b.json": `{"id":"d2"}`, "c.json": `{"id":"d3"}`, "d.json": "no JSON"} {
+		write(t, filepath.Join(b.Dir(NewTasks), name), text)
+	}
+	crashtest.Below(t, b.dir, func(step, path string) error {
+		if step == "write" && strings.HasSuffix(path, "b.json") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	files, err := b.List(NewTasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drops []*Settling
+	for i, f := range files {
+		data, f, err := b.Read(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := Result{At: at}
+		if i == 3 {
+			result.Class, result.Error = Invalid, "e"
+		}
+		drops = append(drops, &Settling{File: f, Data: data, Result: result})
+	}
+	b.Settle(drops...)
+	for i, want := range []string{"a-2.json", "", "c.json", "d.json"} {
+		if d := drops[i]; d.Settled != want || (d.Err != nil) != (want == "") {
+			t.Errorf("%s settled as %q, %v; want %q", d.Name, d.Settled, d.Err, want)
+		}
+	}
+	if got := names(t, b.Dir(NewTasks)); !slices.Equal(got, []string{"b.json"}) {
+		t.Errorf("the inbox holds %q", got)
 	}
 }
