@@ -6,11 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/tokens"
 )
 
@@ -177,6 +180,57 @@ func TestTraces(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// A key belongs to one token: neither a drop nor a later token of the same name uses it up.
+func TestKeysOfATokenAlone(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	store, err := c.home.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, note := object{"title": "Build it", "agent": "robin"}, object{"note": "half of it"}
+	first := c.as("first", tokens.Operator)
+	key := func(c *client) *client { return c.with("Idempotency-Key", "nightly-1") }
+	made := ask[answer](key(first), "POST", "/tasks", task)
+	said := ask[answer](first.with("Idempotency-Key", "nightly-2"), "POST", "/tasks/1/report", note)
+	if again := ask[answer](first.with("Idempotency-Key", "nightly-2"), "POST", "/tasks/1/report", note); again != said {
+		t.Errorf("reported %+v, and again %+v", said, again)
+	}
+	if err := tokens.Open(c.home.Dir).Revoke(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	second := c.as("first", tokens.Operator)
+	if is := ask[answer](key(second), "POST", "/tasks", task); is.TaskID == made.TaskID {
+		t.Errorf("a key of the former token gave %+v", is)
+	}
+	events, err := store.Events(t.Context(), core.EventFilter{Types: []string{"TaskRequested", "Said"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if id := core.DropCommand(e.Cause, 7); id == e.Cause { // a drop may have this id
+			t.Errorf("%s has the id %q, which a drop may have", e.Type(), id)
+		}
+	}
+}
+
+// A task may be part of one that there is, or whose drop waits, and of no other.
+func TestParent(t *testing.T) {
+	t.Parallel()
+	c, _ := served(t, newHome(t, ""))
+	part := func(of string) object { return object{"title": "A part", "agent": "devdas", "parent": of} }
+	c.refused(http.StatusUnprocessableEntity, "POST", "/tasks", part("T-00009"), "body.parent", "there is no task T-00009")
+	c.refused(http.StatusUnprocessableEntity, "POST", "/tasks", part("nine"), "body.parent")
+	if list := ask[tasks](c, "GET", "/tasks", nil); len(list.Tasks) != 0 {
+		t.Errorf("tasks %v", list)
+	}
+	if err := os.WriteFile(filepath.Join(c.home.Dir, "new-tasks", "nine.json"), []byte(`{"taskId":"T-00009","title":"The whole","agent":"devdas"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask[answer](c, "POST", "/tasks", part("T-00009"))
+	ask[answer](c, "POST", "/tasks", part("T-00001"))
 }
 
 // Twenty requests at once with one key make one task.

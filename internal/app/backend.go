@@ -3,6 +3,8 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -155,6 +157,13 @@ func (b *Backend) agent(t *tokens.Token, name string) (*pipeline.Agent, error) {
 	return a, nil
 }
 
+// keyID is the id of the command for a key. Each token has keys of its own, also if a former one
+// had its name. No drop can have the id: see core.DropCommand.
+func keyID(t *tokens.Token, key string) string {
+	sum := sha256.Sum256([]byte(t.Hash + "\n" + key))
+	return "api " + hex.EncodeToString(sum[:])
+}
+
 // once carries a request out once: a repeated request gets the answer of the first one. agent
 // is the agent whose state it concerns; "": it concerns a task.
 func (b *Backend) once(ctx context.Context, r Request, agent string, do func(s *store.Store, c core.Command) (core.Outcome, string, error)) (*Answer, error) {
@@ -164,7 +173,7 @@ func (b *Backend) once(ctx context.Context, r Request, agent string, do func(s *
 	}
 	c := core.Command{Sum: r.Sum, Trace: r.Trace}
 	if r.Key != "" {
-		c.ID = pipeline.DropIDOf("api", r.Token.Name, r.Key)
+		c.ID = keyID(r.Token, r.Key)
 	}
 	if a, err := b.repeated(ctx, s, r, c, agent); a != nil || err != nil {
 		return a, err
@@ -263,6 +272,12 @@ func (b *Backend) Create(ctx context.Context, r Request, t pipeline.Task) (*Answ
 	if types := b.Home.Config.Types; !types.Has(t.Type) {
 		return nil, &FieldError{"type", fmt.Errorf("there are %s", strings.Join(pipeline.Texts(types.All()), ", "))}
 	}
+	switch known, err := b.issued(t.Parent); {
+	case err != nil:
+		return nil, err
+	case !known:
+		return nil, &FieldError{"parent", fmt.Errorf("there is no task %v", t.Parent)}
+	}
 	return b.once(ctx, r, "", func(s *store.Store, c core.Command) (o core.Outcome, _ string, err error) {
 		if t.ID, err = b.Home.Counter.TakeOne(ctx); err != nil {
 			return o, "", err
@@ -272,6 +287,14 @@ func (b *Backend) Create(ctx context.Context, r Request, t pipeline.Task) (*Answ
 		c.Do = core.Request{Task: t, CreatedAt: c.At, Claims: r.Token.Name}
 		return b.do(ctx, s, c)
 	})
+}
+
+// issued reports whether an id was given out, or a drop that waits bears it; 0 was.
+func (b *Backend) issued(id pipeline.TaskID) (bool, error) {
+	if issued, err := b.Home.Counter.Issued(id); issued || err != nil {
+		return issued, err
+	}
+	return b.Home.Counter.InInbox(id)
 }
 
 // do carries out a command on a task, and brings it to the files of agents. The board is left
@@ -305,9 +328,9 @@ func (b *Backend) Report(ctx context.Context, r Request, u drop.Update) (*Answer
 			return o, "", err
 		}
 		now := b.Home.Now()
-		u.ID, u.Trace = cmp.Or(c.ID, pipeline.NewDropID()), c.Trace
+		u.ID, u.Trace = pipeline.NewDropID(), c.Trace
 		report := inject.CommandOf(&u, inbox.File{Name: inbox.NewName(now, u.ID)}, t, b.Home.Agents(), b.Home.Config.Types, now)
-		report.Sum = c.Sum
+		report.ID, report.Sum = cmp.Or(c.ID, report.ID), c.Sum
 		return b.do(ctx, s, report)
 	})
 }
