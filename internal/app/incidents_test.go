@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,7 +149,8 @@ func TestWatchdog(t *testing.T) {
 	now := time.Now()
 	p.h.Now = func() time.Time { return now }
 	o := &taker{}
-	w := watchdog{home: p.h, outlets: []outlet{{"command", o}}, log: slog.New(slog.DiscardHandler), told: map[string]bool{}}
+	start := func() *watchdog { return newWatchdog(p.h, []outlet{{"command", o}}, slog.New(slog.DiscardHandler)) }
+	w := start()
 	look := func(times int, want ...string) {
 		t.Helper()
 		o.told = nil
@@ -171,8 +173,13 @@ func TestWatchdog(t *testing.T) {
 	o.err = nil
 	look(1, "nobody has looked for incidents for 1")
 	look(9)
+	w = start() // it knows what it told
+	look(9)
 	p.beat(now, heartbeat.Monitor)
+	w = start()
 	look(3, "over: incidents are looked for again")
+	w = start()
+	look(1)
 	if err := os.WriteFile(heartbeat.Path(p.h.Dir, heartbeat.Monitor), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +192,8 @@ func TestWatchdog(t *testing.T) {
 	if err := os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Monitor)); err != nil {
 		t.Fatal(err)
 	}
-	w.told["command"], w.missed = false, 0
+	put(t, filepath.Join(p.h.Dir, watchdogTold), "{") // as far as it is known, nobody was told
+	w = start()
 	now = now.Add(time.Hour)
 	look(5, heartbeat.Dispatcher+" has not run for ")
 }

@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 
 	"otm/heartbeat"
 	"otm/internal/cli"
+	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/notify"
 	"otm/internal/safe"
@@ -26,6 +30,35 @@ type watchdog struct {
 	log     *slog.Logger
 	missed  int             // looks in a row without a fresh heartbeat
 	told    map[string]bool // the outlets that were told so
+}
+
+// watchdogTold is the file that says which outlets were told, so that a restart does not tell
+// them again.
+const watchdogTold = "watchdog-told.json"
+
+// newWatchdog returns the watchdog of a directory, as far as it was when it ended. Without
+// that, people are told again.
+func newWatchdog(h *Home, all []outlet, log *slog.Logger) *watchdog {
+	w := &watchdog{home: h, outlets: all, log: log, told: map[string]bool{}}
+	data, err := os.ReadFile(filepath.Join(h.Dir, watchdogTold))
+	if err == nil {
+		err = json.Unmarshal(data, &w.told)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("what people were told is not known any more", "err", err)
+	}
+	return w
+}
+
+// keep writes whom it told. It goes on if the disk is full: people are told all the same.
+func (w *watchdog) keep() {
+	data, err := json.Marshal(w.told)
+	if err == nil {
+		err = durable.Replace(filepath.Join(w.home.Dir, watchdogTold), append(data, '\n'))
+	}
+	if err != nil {
+		w.log.Warn("people are told again after a restart", "err", err)
+	}
 }
 
 const (
@@ -69,6 +102,7 @@ func (w *watchdog) look(ctx context.Context) {
 		}
 		w.log.Warn(message.Text, "outlet", o.name)
 		w.told[o.name] = w.missed > 0
+		w.keep()
 	}
 }
 
@@ -100,7 +134,7 @@ minutes by the same outlets, and again when it went on. It stays until it is int
 and needs neither the store nor another program. otm install runs it as a service of its
 own where [notify] is configured.`,
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
-			w := watchdog{home: h, outlets: outlets(h), log: h.stderrLog(heartbeat.Watchdog), told: map[string]bool{}}
+			w := newWatchdog(h, outlets(h), h.stderrLog(heartbeat.Watchdog))
 			if len(w.outlets) == 0 {
 				return cli.Errorf(cli.BadConfig, "[notify] of otm.toml names nobody to tell").Hint("otm notify --help")
 			}
