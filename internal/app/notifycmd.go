@@ -186,8 +186,10 @@ since. The dispatcher, if it stays, tells.`,
 		return durable.SyncDir(filepath.Dir(path))
 	})
 	c.AddCommand(off, on, &cobra.Command{
-		Use:     "test",
-		Short:   "Send one message to each outlet now, and say what came of it",
+		Use:   "test",
+		Short: "Send one message to each outlet now, and say what came of it",
+		Long: `Send one message to each outlet now, and say what came of it. An outlet that takes it
+after it took nothing for a while is told at once what waits for it.`,
 		Example: "  otm notify test",
 		Args:    cobra.NoArgs,
 		RunE:    withHome(s, testOutlets),
@@ -222,6 +224,9 @@ func testOutlets(ctx context.Context, h *Home, _ []string) error {
 		err := o.Tell(ctx, notify.Test(h.Now()))
 		if err == nil {
 			h.Note("%s: the message was taken", o.name)
+			if err := notify.EndPause(toldPath(h, o.name)); err != nil {
+				h.Warn("%s is told what waits after its pause only: %v", o.name, err)
+			}
 			continue
 		}
 		failed = true

@@ -470,10 +470,27 @@ func TestRefusals(t *testing.T) {
 	want("an hour later", time.Minute, 3)
 	w.start()
 	want("after a start", time.Second, 4)
+	mend := func() {
+		t.Helper()
+		if err := EndPause(w.n.Path); err != nil {
+			t.Error(err)
+		}
+	}
+	mend()
+	want("somebody mended it, and was wrong", time.Second, 5)
+	want("it is tried once", 59*time.Minute, 5)
 	w.err = &Refused{Err: errors.New("later"), After: 1000 * time.Hour}
 	w.start()
-	want("it asks for too much", time.Second, 5)
-	want("it asks for too much, after a day", 24*time.Hour, 6)
+	want("it asks for too much", time.Second, 6)
+	want("it asks for too much, after a day", 24*time.Hour, 7)
+	w.err = nil
+	mend()
+	want("somebody mended it", time.Second, 8)
+	mend() // nothing to mend
+	w.err = &Refused{Err: errors.New("no"), Next: "call somebody"}
+	w.reported(2, core.Report{Status: pipeline.AgentDone})
+	want("it is refused again", 5*time.Second, 9)
+	want("an old word ends no pause", time.Second, 9)
 }
 
 type outletFunc func() error

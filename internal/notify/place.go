@@ -99,6 +99,9 @@ func (p *Place) ready(ctx context.Context) (bool, error) {
 		}
 	}
 	f := p.state.Failing
+	if f != nil && os.Remove(p.Path+mendedSuffix) == nil {
+		f.Wait = 0
+	}
 	return !p.Off() && (f == nil || !within(f.Last, f.Wait, p.Now())), nil
 }
 
@@ -154,6 +157,19 @@ func (s *State) readAgain() {
 	if s.Failing != nil && s.Failing.Unread {
 		s.Failing = nil
 	}
+}
+
+// mendedSuffix follows the path of a state in the name of the file that ends a pause.
+const mendedSuffix = ".mended"
+
+// EndPause ends the pause of an outlet that did not take messages: somebody mended it. path is
+// that of its state.
+func EndPause(path string) error {
+	s, err := Read(path)
+	if err != nil || s == nil || s.Failing == nil {
+		return err
+	}
+	return durable.Replace(path+mendedSuffix, nil)
 }
 
 // failed notes that a message was not taken, or that the news could not be read.
