@@ -83,6 +83,12 @@ type EventFilter struct {
 // ErrArchive says that a file of the archive is damaged, or missing.
 var ErrArchive = errors.New("the archive is damaged")
 
+// BadArchive is a file of the archive that is damaged, or missing.
+type BadArchive struct {
+	Why string // with its path
+	Do  string // what a person can do
+}
+
 // EventsAtHand returns archived events too, for work that must go on where an archive is
 // damaged: then it returns those that are not archived, and damage says why.
 func EventsAtHand(ctx context.Context, r Reader, f EventFilter) (events []Event, damage, err error) {

@@ -197,7 +197,7 @@ func (p *patient) healed(byPerson map[string]func(*patient)) {
 // TestFsckHints: what fsck says to do helps, to the letter, and loses no task.
 func TestFsckHints(t *testing.T) {
 	t.Parallel()
-	crashtest.Long(t, "starts 49 boards")
+	crashtest.Long(t, "starts 50 boards")
 	clearTyped := map[string]func(*patient){"clear the Task ID of": func(p *patient) { p.clear("typed") }}
 	for _, c := range []struct {
 		name     string
@@ -219,6 +219,9 @@ func TestFsckHints(t *testing.T) {
 		{name: "state knows no row", spoil: func(p *patient) {
 			p.sql("UPDATE tasks SET row_id = '', doc = json_remove(doc, '$.rowId') WHERE id = 1")
 		}, finds: "the tables say otherwise than the events: "},
+		{name: "archive lost", spoil: func(p *patient) {
+			p.sql("INSERT INTO archives (last, first, day, until_at, sum) VALUES (1, 1, '2026-01-01', 0, '')")
+		}, finds: "events-2026-01-01.ndjson.gz", byPerson: map[string]func(*patient){"back from a backup": func(p *patient) { p.sql("DELETE FROM archives") }}},
 		{name: "task and row lost", spoil: func(p *patient) {
 			p.forget(2)
 			p.removeUnseen("T-00002")

@@ -205,19 +205,31 @@ func (dir archiveDir) find(t tx, f core.EventFilter) (found []core.Event, err er
 	return found, nil
 }
 
-// CheckArchives reads all archives and returns what is wrong with them. It changes nothing.
-func CheckArchives(ctx context.Context, s *Store) (wrong []error, err error) {
+// BadArchives reads all files of the archive and returns those that are damaged, or missing.
+func BadArchives(ctx context.Context, s *Store) (bad []core.BadArchive, err error) {
 	var all []archive
-	err = s.read(ctx, func(t tx) (err error) {
+	if err = s.read(ctx, func(t tx) (err error) {
 		all, err = loadArchives(t, 0)
 		return err
-	})
-	for i := range all {
-		if _, bad := archiveDirOf(s).events(&all[i]); bad != nil {
-			wrong = append(wrong, bad)
+	}); err != nil {
+		return nil, err
+	}
+	dir := archiveDirOf(s)
+	note := func(err error) {
+		if err != nil {
+			bad = append(bad, core.BadArchive{Why: err.Error(), Do: Hint(err)})
 		}
 	}
-	return wrong, err
+	for i := range all {
+		_, err := dir.events(&all[i])
+		note(err)
+	}
+	snapshots, err := filepath.Glob(dir.path("snapshot-*.json.gz"))
+	for _, path := range snapshots {
+		_, err := dir.snapshot(filepath.Base(path))
+		note(err)
+	}
+	return bad, err
 }
 
 // archivesOf returns the last events of the archives that have events of a task.
@@ -441,6 +453,23 @@ func (dir archiveDir) prune() error {
 	return err
 }
 
+// snapshot is a state of the archive, and the last event from which it follows.
+type snapshot struct {
+	state *core.State
+	last  int64
+}
+
+func (dir archiveDir) snapshot(name string) (s snapshot, err error) {
+	doc, is, err := dir.read(name)
+	if err == nil {
+		s = snapshot{new(core.State), is.Last}
+		if err = json.Unmarshal(doc, s.state); err != nil {
+			err = brokenArchive(dir.path(name), err)
+		}
+	}
+	return s, err
+}
+
 // state returns the state that follows from archived events: the newest snapshot,
 // and what came later. A snapshot that is missing is made up for by older archives.
 func (dir archiveDir) state(all []archive) (*core.State, error) {
@@ -450,17 +479,14 @@ func (dir archiveDir) state(all []archive) (*core.State, error) {
 		if _, err := os.Stat(dir.path(a.snapshotFile())); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		doc, is, err := dir.read(a.snapshotFile())
-		if err == nil && is.Last != a.last {
-			continue // we crashed after we wrote it, and the day was archived otherwise
-		}
-		if err == nil {
-			err = json.Unmarshal(doc, state)
-		}
+		snapshot, err := dir.snapshot(a.snapshotFile())
 		if err != nil {
 			return nil, err
 		}
-		break
+		if snapshot.last == a.last { // else we crashed after we wrote it, and the day was archived otherwise
+			state = snapshot.state
+			break
+		}
 	}
 	for i := range all[from:] {
 		events, err := dir.events(&all[from+i])

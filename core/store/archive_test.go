@@ -310,14 +310,23 @@ func TestArchiveChanged(t *testing.T) {
 			t.Errorf("%s: of another task %v, %v", name, events, err)
 		}
 		check(t, s) // the snapshots suffice
+		if bad, err := BadArchives(t.Context(), s); len(bad) != 1 || !strings.Contains(bad[0].Why, path) || !strings.Contains(bad[0].Do, path) || err != nil {
+			t.Errorf("%s: bad archives %v, %v", name, bad, err)
+		}
 	}
 	write(whole)
+	if bad, err := BadArchives(t.Context(), s); len(bad) > 0 || err != nil {
+		t.Errorf("bad archives %v, %v", bad, err)
+	}
 	snapshot := archiveDirOf(s).path("snapshot-2026-11-30.json.gz")
 	if err := os.WriteFile(snapshot, whole[:40], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Check(t.Context(), s); err == nil || !strings.Contains(Hint(err), "remove") || !strings.Contains(Hint(err), snapshot) {
 		t.Errorf("a damaged snapshot: %v, hint %q", err, Hint(err))
+	}
+	if bad, err := BadArchives(t.Context(), s); len(bad) != 1 || !strings.Contains(bad[0].Do, "remove") || !strings.Contains(bad[0].Do, snapshot) || err != nil {
+		t.Errorf("bad archives %v, %v", bad, err)
 	}
 	os.Remove(snapshot)
 	check(t, s)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"otm/core/store"
 	"otm/internal/cli"
 	"otm/internal/datadir"
 	"otm/internal/fsck"
@@ -25,7 +26,7 @@ func fsckCommand(s cli.Streams) *cobra.Command {
 		Use:   "fsck",
 		Short: "Check the directory and the board for faults",
 		Long: `Read the board, the store and all files, and report faults: tables that differ
-from the events, tasks that are missing or stand twice, steps, updates, dispatch
+from the events, archives that are damaged, tasks that are missing or stand twice, steps, updates, dispatch
 files, wakes, the counter, half-made work, and temporary files. Exits with 0 if
 there are none.
 
@@ -105,7 +106,11 @@ func checkAll(ctx context.Context, h *Home, rest bool) ([]fsck.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fsck.Check(ctx, fsck.Options{Dir: h.Dir, Store: opened, Agents: h.Agents(), Rows: snap.Rows, Now: h.Now(), Quiet: rest})
+	bad, err := store.BadArchives(ctx, opened)
+	if err != nil {
+		return nil, err
+	}
+	return fsck.Check(ctx, fsck.Options{Dir: h.Dir, Store: opened, Agents: h.Agents(), Rows: snap.Rows, Bad: bad, Now: h.Now(), Quiet: rest})
 }
 
 func printFaults(h *Home, findings []fsck.Finding, did []string) {

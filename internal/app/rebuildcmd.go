@@ -2,10 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"otm/core"
 	"otm/core/store"
 	"otm/internal/cli"
 	"otm/internal/safe"
@@ -47,21 +49,21 @@ func checkStore(ctx context.Context, h *Home) error {
 	if err != nil {
 		return err
 	}
-	differences, err := s.Differs(ctx)
+	bad, err := store.BadArchives(ctx, s)
 	if err != nil {
+		return err
+	}
+	differences, err := s.Differs(ctx)
+	if err != nil && (!errors.Is(err, core.ErrArchive) || len(bad) == 0) {
 		return err
 	}
 	for _, d := range differences {
 		fmt.Fprintln(h.Out, safe.Escape(d))
 	}
-	wrong, err := store.CheckArchives(ctx, s)
-	if err != nil {
-		return err
+	for _, b := range bad {
+		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(b.Why), safe.Escape(b.Do))
 	}
-	for _, bad := range wrong {
-		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(bad.Error()), safe.Escape(store.Hint(bad)))
-	}
-	if len(differences)+len(wrong) > 0 {
+	if len(differences)+len(bad) > 0 {
 		return cli.Exit(cli.Partial)
 	}
 	fmt.Fprintln(h.Out, "no problems found")

@@ -4,6 +4,7 @@ package explain
 // left to go by.
 var (
 	StoreDiffers  = code("fsck_store_differs", Fail, "the tables say otherwise than the events: {what}", "otm fsck --repair   # rebuilds them, after a backup")
+	ArchiveBad    = code("fsck_archive_bad", Fail, "{what}", "{do}")
 	RowsTwice     = code("fsck_rows_twice", Fail, "{n} rows bear its id: {rows}", "clear the Task ID of {others} on the board, or delete them")
 	RowForeign    = code("fsck_row_foreign", Warn, "the row {title:quoted} bears its id, and is not its row{taken}", "clear the Task ID of that row on the board: it becomes a task of its own")
 	RowMissing    = code("fsck_row_missing", Warn, "its row {row} is not on the board", "otm-dispatcher --once   # asks the board whether it was deleted")

@@ -261,6 +261,7 @@ func TestCheck(t *testing.T) {
 		{"ticked on the board", func(w *world) { w.o.Rows[1].Checked = true }, RuleShown},
 		{"ticked on the board just now", func(w *world) { w.o.Rows[1].Checked, w.o.Quiet = true, false }, ""},
 		{"another status on the board", func(w *world) { w.o.Rows[0].Status = pipeline.InProgress }, RuleShown},
+		{"an archive that is damaged", func(w *world) { w.o.Bad = []core.BadArchive{{Why: "it is damaged", Do: "put it back"}} }, RuleArchive},
 		{"tables that differ from the events", func(w *world) { w.wrong = []string{"tasks T-00001: title is missing"} }, RuleStore},
 		{"an effect that waits", func(w *world) { w.waits = []core.Pending{{Task: 1, Sink: core.SinkBoard, Since: w.o.Now}} }, RuleHalfMade},
 		{"an effect that waits, while something runs", func(w *world) {

@@ -51,6 +51,9 @@ func TestWhatToDo(t *testing.T) {
 		{"the board does not take a task", func(w *world) {
 			w.waits = []core.Pending{{Task: 1, Sink: core.SinkBoard, Since: w.o.Now.Add(-time.Hour), Tries: 3, Error: "there is no option x"}}
 		}, RuleHalfMade, "", "after 3 tries: there is no option x", "otm doctor"},
+		{"an archive is damaged", func(w *world) {
+			w.o.Bad = []core.BadArchive{{Why: "the archive is damaged: x", Do: "put x back from a backup"}}
+		}, RuleArchive, "", "the archive is damaged: x", "put x back from a backup"},
 		{"tables that differ", func(w *world) { w.wrong = []string{"tasks T-00001: title is missing"} },
 			RuleStore, Rebuild, "tasks T-00001: title is missing", "otm fsck --repair"},
 		{"the workspace is gone", func(w *world) {
