@@ -135,7 +135,10 @@ func (t change) applyRun() {
 	switch data := e.Data.(type) {
 	case HandedOut:
 		t.Attempt = data.Attempt
-		t.Dispatch = &Dispatch{Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, Via: data.Via, At: e.At, AllTicked: data.AllTicked, Retry: t.Status == pipeline.Pending}
+		t.Dispatch = &Dispatch{Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, Via: data.Via, At: e.At, AllTicked: data.AllTicked, Retry: t.Status == pipeline.Pending || data.Claimed}
+		if data.Claimed {
+			t.Agent, t.Claimed = data.Agent, true
+		}
 	case WorkspaceMoved:
 		t.Dispatch.Workspace = data.Workspace
 	case Acknowledged:
@@ -268,6 +271,9 @@ func (t change) moved(m *TaskMoved) {
 		t.Wait = nil
 	}
 	t.shownStatus()
+	if t.Claimed {
+		t.returned()
+	}
 	switch m.To {
 	case pipeline.New:
 		t.Dispatch, t.CompletedAt = nil, time.Time{}
@@ -290,6 +296,22 @@ func (t change) moved(m *TaskMoved) {
 		t.hear(t.e.By.Name, h)
 	}
 }
+
+// returned puts a claimed task back into the shared queue as its run failed or somebody
+// released it. Who answers its agent, or sends its work back, means that agent.
+func (t change) returned() {
+	switch {
+	case t.Status == pipeline.Pending && t.Wait != nil && t.Wait.Why == WaitBackoff:
+		t.Agent = pipeline.SharedQueue
+	case t.Status == pipeline.New && slices.Contains(leavesAgent, t.Previous):
+		t.Agent = pipeline.SharedQueue
+	case t.Status == pipeline.InProgress && t.Dispatch != nil: // its last run goes on after all
+		t.Agent = t.Dispatch.Agent
+	}
+}
+
+// leavesAgent are the statuses out of which a claimed task that becomes new leaves its agent.
+var leavesAgent = []pipeline.Status{pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.Failed, pipeline.Dormant}
 
 func (t change) stepDone(d *StepDone) {
 	s := stepOf(t.Task, d.Step)
@@ -351,6 +373,7 @@ func (t change) edited(p *EditedByPerson) {
 		t.Answered = t.Answered && p.Means != Explains
 	case pipeline.FieldAssignee:
 		t.Agent = p.To
+		t.Claimed = t.Claimed && t.e.By.Kind == OTM // a new name of its agent
 	default:
 		return
 	}

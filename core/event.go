@@ -200,7 +200,8 @@ type HandedOut struct {
 	Workspace string `json:"workspace,omitempty"`
 	AllTicked bool   `json:"allTicked,omitempty"`
 
-	Via pipeline.Trigger `json:"via,omitempty"`
+	Via     pipeline.Trigger `json:"via,omitempty"`
+	Claimed bool             `json:"claimed,omitempty"` // the agent claimed it from the shared queue
 }
 
 // Queued says that a task that is handed out waits for its turn: its agent has another one.

@@ -109,6 +109,36 @@ func (k Take) decide(d *decision) error {
 	return nil
 }
 
+// Claim says that an agent takes a task from the shared queue, see Take.
+type Claim struct {
+	Workspace string
+	Via       pipeline.Trigger
+}
+
+func (c Claim) decide(d *decision) error {
+	t := d.task
+	switch {
+	case t == nil:
+		return ErrNoTask
+	case !Claimable(t, d.At):
+		return ErrOutdated // another agent was faster
+	case d.agentState().Ends != nil:
+		return ErrEnding
+	}
+	if t.Status == pipeline.Pending {
+		if err := d.moveAs(Component("otm"), pipeline.New, TaskMoved{}); err != nil {
+			return err
+		}
+	}
+	d.Agent = d.By.Name
+	d.emit(HandedOut{
+		Attempt: t.Attempt + 1, Agent: d.By.Name, Workspace: c.Workspace, Via: c.Via, AllTicked: t.StepsDone() == len(t.Steps), Claimed: true,
+	})
+	d.emit(Acknowledged{By: TakenByNext})
+	d.begin(nil)
+	return d.move(pipeline.InProgress, TaskMoved{})
+}
+
 // MoveWorkspace says that the workspace of the task's agent is another one now.
 type MoveWorkspace struct{ Workspace string }
 

@@ -40,7 +40,9 @@ func takeAway(d *decision, reason *string) func() {
 			if SameAgent(t.Agent, agent) && !l.Gone {
 				return // it keeps the task, or is given it again: it is woken for that
 			}
-			l.To = t.Agent
+			if !pipeline.IsSharedQueue(t.Agent) {
+				l.To = t.Agent
+			}
 		}
 		if reason != nil {
 			l.Reason = Excerpt(*reason)

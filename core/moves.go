@@ -14,8 +14,6 @@ type Move struct {
 	To   pipeline.Status
 	By   []Kind
 	When string // for docs/state-machine.md
-	// Later says that no command makes this move yet.
-	Later bool
 }
 
 // Overridden is what the table gives as code of a person's move that it does not have.
@@ -33,9 +31,11 @@ var Moves = []Move{
 	{Code: "TT-04", From: []pipeline.Status{pipeline.InProgress}, To: pipeline.AgentDone, By: []Kind{OTM}, When: "all steps are done, one of which was open when the agent took the task"},
 	{Code: "TT-02", From: []pipeline.Status{pipeline.Pending, pipeline.Failed}, To: pipeline.InProgress, By: []Kind{Agent}, When: "it reports on its last run after all: the run goes on, its failure is struck"},
 	{Code: "TT-05", From: []pipeline.Status{pipeline.Pending}, To: pipeline.Assigned, By: []Kind{OTM}, When: "the reason to wait is gone: its agent is woken for it or takes it, or it is handed out again"},
+	{Code: "TT-05", From: []pipeline.Status{pipeline.Pending}, To: pipeline.New, By: []Kind{OTM}, When: "the reason to wait is gone, and the task is claimed from the shared queue"},
 	{Code: "TT-06", From: []pipeline.Status{pipeline.AgentDone}, To: pipeline.Done, By: []Kind{Person, Board, Reviewer}, When: "accepted"},
 	{Code: "TT-06", From: []pipeline.Status{pipeline.AgentDone}, To: pipeline.Done, By: []Kind{OTM}, When: "its type needs no review: at once"},
 	{Code: "TT-07", From: []pipeline.Status{pipeline.AgentDone}, To: pipeline.Rejected, By: []Kind{Person, Board, Reviewer}, When: "not good enough; rework is being prepared"},
+	{Code: "TT-08", From: []pipeline.Status{pipeline.Rejected}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "the rework is prepared: it is handed out again, to its agent"},
 	{Code: "TT-10", From: []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.Pending, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed, pipeline.Dormant}, To: pipeline.Cancelled, By: []Kind{Person, Board, Reviewer}, When: "no longer wanted"},
 	{Code: "TT-12", From: []pipeline.Status{pipeline.Done, pipeline.Cancelled}, To: pipeline.Archived, By: []Kind{Person, Board}, When: "put away"},
 	{Code: "TT-13", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.Pending}, To: pipeline.Failed, By: []Kind{OTM, Agent, Worker}, When: "its run failed, and no retry is left or makes sense"},
@@ -50,13 +50,11 @@ var Moves = []Move{
 	{Code: "TT-22", From: []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.Pending, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}, To: pipeline.Dormant, By: []Kind{Person, Board}, When: "set aside"},
 	{Code: "TT-22", From: []pipeline.Status{pipeline.Dormant}, To: pipeline.New, By: []Kind{Person, Board}, When: "no longer set aside"},
 	{Code: "TT-22", From: []pipeline.Status{pipeline.InProgress}, To: pipeline.Dormant, By: []Kind{Person, Board}, When: "stopped: its run is canceled, and the process of its agent is ended"},
-	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Pending, pipeline.Rejected}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "given to another agent, released, or sent back"},
-	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.Pending, pipeline.Rejected, pipeline.Failed}, To: pipeline.New, By: []Kind{OTM}, When: "it was given to another agent"},
+	{Code: "TT-23", From: []pipeline.Status{pipeline.New}, To: pipeline.InProgress, By: []Kind{Agent}, When: "claimed from the shared queue"},
+	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Pending}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "released, sent back, or given to another agent"},
+	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.Rejected, pipeline.Failed}, To: pipeline.New, By: []Kind{OTM}, When: "it was given to another agent"},
 	{Code: "TT-25", From: []pipeline.Status{pipeline.Assigned}, To: pipeline.Pending, By: []Kind{OTM}, When: "its agent took another task, or is not started for a while; or its run failed, which only the mark in the dispatch file showed"},
 	{Code: "TT-26", From: []pipeline.Status{pipeline.Done, pipeline.AgentDone}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "sent back, or reopened"},
-
-	{Code: "TT-08", From: []pipeline.Status{pipeline.Rejected}, To: pipeline.Assigned, By: []Kind{OTM}, When: "the rework is handed out", Later: true},
-	{Code: "TT-23", From: []pipeline.Status{pipeline.New}, To: pipeline.InProgress, By: []Kind{Agent}, When: "claimed from the shared queue", Later: true},
 }
 
 // Permitted reports whether somebody may move a task, and the code of the move. A
@@ -64,7 +62,7 @@ var Moves = []Move{
 func Permitted(from, to pipeline.Status, by Kind) (code string, ok bool) {
 	for i := range Moves {
 		m := &Moves[i]
-		if !m.Later && m.To == to && slices.Contains(m.From, from) && slices.Contains(m.By, by) {
+		if m.To == to && slices.Contains(m.From, from) && slices.Contains(m.By, by) {
 			return m.Code, true
 		}
 	}

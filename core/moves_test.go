@@ -22,7 +22,7 @@ var kindNames = map[Kind]string{OTM: "OTM", Agent: "agent", Worker: "person as a
 
 // movesAsText is the section of the document that is made from Moves.
 func movesAsText(t *testing.T) string {
-	var b, later strings.Builder
+	var b strings.Builder
 	for _, m := range Moves {
 		var from, by []string
 		for _, s := range m.From {
@@ -36,11 +36,7 @@ func movesAsText(t *testing.T) string {
 				by = append(by, kindNames[k])
 			}
 		}
-		to := &b
-		if m.Later {
-			to = &later
-		}
-		fmt.Fprintf(to, "| %s | %s | `%s` | %s | %s |\n", m.Code, strings.Join(from, ", "), m.To, strings.Join(by, ", "), m.When)
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s |\n", m.Code, strings.Join(from, ", "), m.To, strings.Join(by, ", "), m.When)
 	}
 	const head = "| code | from | to | who | when |\n|---|---|---|---|---|\n"
 	return tableHeading + `
@@ -51,10 +47,7 @@ reports as an agent does. A *reviewing agent* is one that ` + "`[review] agents`
 other, on the board or the page: such a move has no code. A move that the table does
 not have is refused, and changes nothing.
 
-` + head + b.String() + `
-These moves come with a later version; nobody makes them yet.
-
-` + head + later.String()
+` + head + b.String()
 }
 
 // The document has the table of moves as it is. OTM_TEST_UPDATE=1 writes it anew.
@@ -106,7 +99,7 @@ func TestDiagramOfMoves(t *testing.T) {
 		}
 		drawn++
 		if !slices.ContainsFunc(Moves, func(m Move) bool {
-			return !m.Later && string(m.To) == to && slices.Contains(m.From, pipeline.Status(from))
+			return string(m.To) == to && slices.Contains(m.From, pipeline.Status(from))
 		}) {
 			t.Errorf("the diagram draws %s to %s, which the table does not have", from, to)
 		}
@@ -147,7 +140,7 @@ func TestTableOfMovesIsSound(t *testing.T) {
 					t.Errorf("%s moves %s to %s by %s and by %s", by, from, m.To, code, m.Code)
 				}
 				seen[k] = m.Code
-				if code, ok := Permitted(from, m.To, by); !m.Later && (!ok || code != m.Code) {
+				if code, ok := Permitted(from, m.To, by); !ok || code != m.Code {
 					t.Errorf("%+v is %q, %v, want %s", k, code, ok, m.Code)
 				}
 			}

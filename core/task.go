@@ -16,7 +16,7 @@ type Task struct {
 	DropID    string            `json:"dropId,omitempty"`
 	Drop      string            `json:"drop,omitempty"` // the name of the create's file; "": a person typed the row
 	Title     string            `json:"title"`
-	Agent     string            `json:"agent"` // the configured name, or the text that stands on the board
+	Agent     string            `json:"agent"` // the configured name, pipeline.SharedQueue, or the text that stands on the board
 	Priority  pipeline.Priority `json:"priority"`
 	Project   string            `json:"project,omitempty"`
 	Type      pipeline.Type     `json:"type"`
@@ -70,6 +70,9 @@ type Task struct {
 	Runs      Runs  `json:"runs,omitempty"`
 	CountFrom int   `json:"countFrom,omitempty"`
 	Wait      *Wait `json:"wait,omitempty"` // why the task is pending; nil: it is not
+	// Claimed says that its agent claimed it from the shared queue. It goes back there if its
+	// run fails, or if somebody releases it.
+	Claimed bool `json:"claimed,omitempty"`
 	// Heard is what was last heard of each agent about the task, by its folded name.
 	Heard map[string]Heard `json:"heard,omitempty"`
 	// Losses are the agents that are to be told that the task was taken from them.
@@ -307,6 +310,20 @@ func holder(t *Task) string {
 		return t.Dispatch.Agent
 	}
 	return t.Agent
+}
+
+// ReporterOf returns who may report on a task: its agent, or while a claimed task waits in
+// the shared queue for its next run, the agent of its last run.
+func ReporterOf(t *Task) string {
+	if pipeline.IsSharedQueue(t.Agent) {
+		return holder(t)
+	}
+	return t.Agent
+}
+
+// Claimable reports whether a task waits in the shared queue, for any agent to claim it.
+func Claimable(t *Task, now time.Time) bool {
+	return pipeline.IsSharedQueue(t.Agent) && t.Ready(now) && t.OnBoard() && !t.Away()
 }
 
 // Waiting reports whether the task waits for its agent to take it.

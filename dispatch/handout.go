@@ -110,7 +110,7 @@ func (ho *handout) handReady(ctx context.Context, handed map[pipeline.TaskID]boo
 func (ho *handout) ready() []*core.Task {
 	var ready []*core.Task
 	for _, t := range ho.tasks {
-		if t.Away() || t.RowID == "" || t.Agent == "" || len(ho.Agents) == 0 {
+		if t.Away() || t.RowID == "" || t.Agent == "" || pipeline.IsSharedQueue(t.Agent) || len(ho.Agents) == 0 {
 			continue // without configured agents, names are not checked
 		}
 		if t.Wait.Waits(ho.Now()) {

@@ -101,7 +101,8 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 }
 
 // Next gives an agent its next task: the unfinished one that it was given last, unless it
-// asks for another; else the most urgent one that waits. It returns nil if nothing waits,
+// asks for another; else the most urgent one that waits for it; else the most urgent one of
+// the shared queue, which the agent claims. It returns nil if nothing waits,
 // and a *PausedError if a person paused the agent. On return the store, or without one the
 // dispatch file, says durably that the task is taken. If we crash in between, Next gives
 // the same task again, to be continued.
@@ -182,24 +183,12 @@ func (ch *choice) takeOne(ctx context.Context) (taken *Taken, err error) {
 	}
 	t := ch.choose()
 	if t == nil {
-		return nil, nil
+		return ch.claim(ctx)
 	}
 	e := ch.entry(t)
 	taken = &Taken{Task: t, Continue: ch.isTaken(t), Unstored: ch.Store == nil}
 	if ch.Store != nil {
-		take := core.Command{At: ch.Now(), By: core.ByAgent(ch.agent.Name), Task: t.ID, Do: core.Take{By: core.TakenByNext}}
-		if ch.process {
-			take.Agent = ch.agent.Name
-		}
-		outcomes, err := ch.Store.Do(ctx, take)
-		if err != nil {
-			return nil, err
-		}
-		if err := outcomes[0].Err; err != nil {
-			return nil, fmt.Errorf("%v: %w", t.ID, err)
-		}
-		taken.Task = outcomes[0].Task
-		if taken.Messages, taken.Earlier, err = ch.thread(ctx, taken.Task, ch.agent.Name, outcomes[0].Events[0].Seq); err != nil {
+		if err := ch.take(ctx, taken, core.Take{By: core.TakenByNext}); err != nil {
 			return nil, err
 		}
 	}
@@ -214,6 +203,58 @@ func (ch *choice) takeOne(ctx context.Context) (taken *Taken, err error) {
 	e.set("attempt", max(e.Attempt, t.Dispatch.Attempt)) // else the mark would be stale
 	taken.entry = *e
 	return taken, nil
+}
+
+// take has the store note that the agent takes a task.
+func (ch *choice) take(ctx context.Context, taken *Taken, how core.Action) error {
+	take := core.Command{At: ch.Now(), By: core.ByAgent(ch.agent.Name), Task: taken.Task.ID, Do: how}
+	if ch.process {
+		take.Agent = ch.agent.Name
+	}
+	outcomes, err := ch.Store.Do(ctx, take)
+	if err != nil {
+		return err
+	}
+	if err := outcomes[0].Err; err != nil {
+		return fmt.Errorf("%v: %w", taken.Task.ID, err)
+	}
+	taken.Task = outcomes[0].Task
+	taken.Messages, taken.Earlier, err = ch.thread(ctx, taken.Task, ch.agent.Name, outcomes[0].Events[0].Seq)
+	return err
+}
+
+// claim claims the most urgent task of the shared queue, and gives it an entry; nil: there
+// is none. Of several agents that want one at once, one gets it, and the others the next.
+func (ch *choice) claim(ctx context.Context) (*Taken, error) {
+	if ch.Store == nil {
+		return nil, nil // only the store knows who was first
+	}
+	tasks, err := ch.Store.Tasks(ctx, core.Filter{Live: true, Agent: pipeline.SharedQueue})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(tasks, func(a, b *core.Task) int {
+		return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	for _, t := range tasks {
+		if !core.Claimable(t, ch.Now()) {
+			continue
+		}
+		taken := &Taken{Task: t}
+		err := ch.take(ctx, taken, core.Claim{Workspace: ch.agent.Workspace, Via: ch.agent.Trigger})
+		if errors.Is(err, core.ErrOutdated) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		crash.Point("next.claimed")
+		e := entryOf(taken.Task)
+		ch.file.Put(e)
+		taken.entry = *e
+		return taken, nil
+	}
+	return nil, nil
 }
 
 // choose returns the task to give; nil: there is none.

@@ -26,8 +26,8 @@ type run struct {
 	*Dispatcher
 	report *heartbeat.Report
 	tasks  []*core.Task            // live, as they were last loaded, in the order of their ids
-	byName map[string][]*core.Task // by agent: those on the board
-	left   map[string][]*core.Task // by agent: those that were taken from it, and are another's or away; some twice
+	byName map[string][]*core.Task // by agent, or pipeline.SharedQueue: those on the board
+	left   map[string][]*core.Task // by agent: those that it lost, and are another's, the shared queue's or away; some twice
 
 	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
 	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written
@@ -51,12 +51,15 @@ func (rn *run) load(ctx context.Context) error {
 	rn.tasks, rn.byName, rn.left = tasks, map[string][]*core.Task{}, map[string][]*core.Task{}
 	for _, t := range tasks {
 		a := rn.Agents.Named(t.Agent)
+		if pipeline.IsSharedQueue(t.Agent) {
+			a = sharedQueue
+		}
 		onBoard := a != nil && t.RowID != "" && !t.Away()
 		if onBoard {
 			rn.byName[a.Name] = append(rn.byName[a.Name], t)
 		}
 		var lost []string
-		if run := t.Runs.Last(); run != nil && run.Ending == core.EndCanceled {
+		if run := t.Runs.Last(); run != nil && (run.Ending == core.EndCanceled || !core.SameAgent(run.Agent, t.Agent)) {
 			lost = append(lost, run.Agent)
 		}
 		for _, l := range t.Losses {

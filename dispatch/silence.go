@@ -17,6 +17,14 @@ type Silence struct {
 	Works bool          // an AI agent is at work on it
 }
 
+// sharedQueue is who has the tasks that nobody has claimed: nobody is woken for them.
+var sharedQueue = &pipeline.Agent{Name: pipeline.SharedQueue, Trigger: pipeline.TriggerNone}
+
+// Unclaimed tells of the tasks of the shared queue as SilentOn does of an agent's.
+func (o *Outlooks) Unclaimed(tasks []*core.Task) (found []explain.Finding, next time.Time) {
+	return o.SilentOn(sharedQueue, tasks)
+}
+
 // Silence returns how long nothing was heard of a task of an agent. Of people, and of
 // agents that look by themselves, something is expected once a day.
 func (o *Outlooks) Silence(a *pipeline.Agent, t *core.Task) (s Silence) {
@@ -39,6 +47,8 @@ func (o *Outlooks) Silence(a *pipeline.Agent, t *core.Task) (s Silence) {
 		}
 	case byItself && (t.Status == pipeline.Assigned || t.Status == pipeline.InProgress):
 		s.Since = later(t.StatusAt, t.HeardOf(a.Name).At)
+	case core.Claimable(t, o.Now):
+		s.Since = t.StatusAt
 	default:
 		return s
 	}

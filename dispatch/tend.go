@@ -136,15 +136,18 @@ func (kp *keeper) noteTaken(ctx context.Context, taken []*core.Task) error {
 // have too many.
 func (kp *keeper) reportSilent() {
 	looks := kp.looks()
-	for i := range kp.Agents {
-		a := &kp.Agents[i]
-		found, next := looks.SilentOn(a, kp.byName[a.Name])
+	tell := func(found []explain.Finding, next time.Time) {
 		for _, f := range found {
 			if f.Level() != explain.OK {
 				kp.report.Needs(f)
 			}
 		}
 		kp.report.RunBy(next)
+	}
+	tell(looks.Unclaimed(kp.byName[pipeline.SharedQueue]))
+	for i := range kp.Agents {
+		a := &kp.Agents[i]
+		tell(looks.SilentOn(a, kp.byName[a.Name]))
 		if f := SeveralOf(a, kp.byName[a.Name]); f != nil {
 			kp.report.Needs(*f)
 		}

@@ -35,6 +35,13 @@ type Agent struct {
 	Source       Source
 }
 
+// SharedQueue stands in the place of an agent for a task that belongs to nobody: whichever
+// agent asks for its next task claims it. No agent may be called so.
+const SharedQueue = "queue"
+
+// IsSharedQueue reports whether a name means the shared queue.
+func IsSharedQueue(name string) bool { return FoldName(name) == SharedQueue }
+
 // OneTask reports whether the agent works on one task at a time: it is one process, or one
 // session at the gateway.
 func (a *Agent) OneTask() bool {

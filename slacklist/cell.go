@@ -60,9 +60,13 @@ func (e *encoder) value(c *Column, cell pipeline.Cell) (slack.ListItemField, err
 }
 
 // assignee is an option of a select, or a user if the column holds people. A cell with
-// neither clears it.
+// neither clears it; so does the shared queue, where the list has no option for it.
 func (e *encoder) assignee(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
 	nobody := cell.Text == "" && cell.User == ""
+	if pipeline.IsSharedQueue(cell.Text) && !e.embedded {
+		_, has := c.option(cell.Text)
+		nobody = c.isUser() || !has
+	}
 	switch {
 	case nobody && c.isUser():
 		return slack.ListItemField{User: []string{}}, nil

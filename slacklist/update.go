@@ -55,6 +55,9 @@ func (w *writer) create(ctx context.Context, parent string, cells []pipeline.Cel
 	if err != nil {
 		return "", err
 	}
+	fields = slices.DeleteFunc(fields, func(f slack.ListItemField) bool { // a new row has nothing to clear
+		return f.Select != nil && len(f.Select) == 0 || f.User != nil && len(f.User) == 0
+	})
 	form := url.Values{"list_id": {w.api.list}, "initial_fields": {asJSON(fields)}}
 	if parent != "" {
 		form.Set("parent_item_id", parent)

@@ -419,6 +419,49 @@ func TestOneOfManyMovers(t *testing.T) {
 	})
 }
 
+// Of many agents that claim the tasks of the shared queue at once, each gets at most one of
+// each, and each task goes to one of them.
+func TestOneOfManyClaimers(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		for id := range pipeline.TaskID(3) {
+			c := request(id+1, fmt.Sprint("d", int(id)))
+			r := c.Do.(core.Request)
+			r.Task.Agent = pipeline.SharedQueue
+			c.Do = r
+			do(t, s, written(do(t, s, c).Task))
+		}
+		var mu sync.Mutex
+		claimed := map[pipeline.TaskID][]string{}
+		inParallel(open, 8, func(i int, s *Store) {
+			name := fmt.Sprint("agent", i)
+			for id := range pipeline.TaskID(3) {
+				o, err := s.Do(context.Background(), core.Command{At: t0.Add(time.Minute), By: core.ByAgent(name), Task: id + 1, Do: core.Claim{Workspace: "/w"}})
+				switch {
+				case err != nil:
+					t.Error(err)
+				case o[0].Err == nil:
+					mu.Lock()
+					claimed[id+1] = append(claimed[id+1], o[0].Task.Agent)
+					mu.Unlock()
+				case !errors.Is(o[0].Err, core.ErrOutdated):
+					t.Error(o[0].Err)
+				}
+			}
+		})
+		for id, by := range claimed {
+			if is, err := s.Task(t.Context(), id); err != nil || len(by) != 1 || is.Agent != by[0] || is.Status != pipeline.InProgress {
+				t.Errorf("%v was claimed by %v: %+v, %v", id, by, is, err)
+			}
+		}
+		left, err := s.Tasks(t.Context(), core.Filter{Live: true, Agent: pipeline.SharedQueue})
+		if err != nil || len(left) != 0 || len(claimed) != 3 {
+			t.Errorf("left in the queue: %+v, %v", left, err)
+		}
+		check(t, s)
+	})
+}
+
 // Of many who make a task of one id, or send one command, one does it.
 func TestOneOfManyCreators(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *Store) {

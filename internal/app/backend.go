@@ -266,7 +266,7 @@ func (b *Backend) Create(ctx context.Context, r Request, t pipeline.Task) (*Answ
 	switch a := b.Home.Agents().Named(t.Agent); {
 	case a != nil:
 		t.Agent = a.Name
-	case len(b.Home.Agents()) > 0:
+	case len(b.Home.Agents()) > 0 && !pipeline.IsSharedQueue(t.Agent):
 		return nil, &FieldError{"agent", noAgent(b.Home, t.Agent, "do you mean %s?")}
 	}
 	if types := b.Home.Config.Types; !types.Has(t.Type) {

@@ -19,6 +19,7 @@ import (
 	"otm/internal/install"
 	"otm/internal/safe"
 	"otm/internal/tokens"
+	"otm/internal/view"
 )
 
 // finding is what one check found, as otm doctor --json prints it.
@@ -108,6 +109,11 @@ func (d *doctor) examine(ctx context.Context) {
 			d.add("state", f)
 		}
 	})
+	if err == nil {
+		if n := view.InSharedQueue(v); n > 0 {
+			d.say("queue", explain.QueueHolds, "n", n)
+		}
+	}
 	d.check("directory", explain.New(explain.DirectoryOK, "path", d.home.Dir), d.directory)
 	d.check("secrets", explain.New(explain.SecretsOK), d.secrets)
 	d.board(ctx)

@@ -57,7 +57,7 @@ A line says when, to whom, the code, the type, by whom, and what happened. The c
 of moves, which docs/state-machine.md lists with who may make them:
 `
 	for i := range core.Moves {
-		if m := &core.Moves[i]; !m.Later && !strings.Contains(text, m.Code) {
+		if m := &core.Moves[i]; !strings.Contains(text, m.Code) {
 			text += fmt.Sprintf("  %s  to %s: %s\n", m.Code, m.To, m.When)
 		}
 	}

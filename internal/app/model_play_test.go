@@ -34,7 +34,7 @@ import (
 type part struct {
 	id      pipeline.TaskID
 	title   string
-	agent   string
+	agent   string // or the shared queue, whoever claimed it since
 	steps   []string
 	file    string // the create's
 	data    []byte
@@ -379,13 +379,25 @@ func (p *play) next(who string) {
 	}
 	switch {
 	case t.touched != nil:
-	case t.agent != who:
+	case t.agent != who && t.agent != pipeline.SharedQueue:
 		p.fail("%v of %s was given to %s", t.id, t.agent, who)
+	case p.others(who, t) != "":
+		p.fail("%v was given to %s, and %s holds it", t.id, who, p.others(who, t))
 	case t.given > 1+t.failed:
 		p.fail("%v was handed over %d times, and %d runs failed", t.id, t.given, t.failed)
 	case !slices.Equal(done, got.Done):
 		p.fail("%v: done are %v, said to be done %v", t.id, done, got.Done)
 	}
+}
+
+// others is the other agent that holds a task; "": none does.
+func (p *play) others(who string, t *part) string {
+	for name, h := range p.hands {
+		if name != who && h.part == t {
+			return name
+		}
+	}
+	return ""
 }
 
 // do carries a command out, and reports whether it was not refused.
@@ -671,10 +683,18 @@ func (p *play) checkMoves(now map[string]pipeline.Row) {
 			p.fail("a step of %q was opened", top.Title)
 		case was.Parent == "" && was.Status != is.Status && !slices.Contains(moves[was.Status], is.Status) && !((is.Status == pipeline.New || is.Status == pipeline.Assigned) && p.wasGivenAway(&was)) && !p.isOf(&was, "reviewed"):
 			p.fail("%s %q was moved from %s to %s", was.TaskID, was.Title, was.Status, is.Status)
-		case was.Title != is.Title, was.Assignee != is.Assignee:
+		case was.Title != is.Title, was.Assignee != is.Assignee && !p.isClaimable(&was):
 			p.fail("%s %q of %q is %q of %q now", was.TaskID, was.Title, was.Assignee, is.Title, is.Assignee)
 		}
 	}
+}
+
+// isClaimable reports whether a row is of a task that was created for the shared queue, or
+// that somebody gave to it: its agent changes as it is claimed and goes back.
+func (p *play) isClaimable(row *pipeline.Row) bool {
+	return p.isOf(row, "given to queue") || slices.ContainsFunc(p.parts, func(t *part) bool {
+		return t.agent == pipeline.SharedQueue && p.isRowOf(row, t)
+	})
 }
 
 // isArchived reports whether the task of a row was archived: whoever delivers next
@@ -698,10 +718,14 @@ func (p *play) wasGivenAway(row *pipeline.Row) bool {
 // reviewers do by commands is shown later.
 func (p *play) isOf(row *pipeline.Row, done string) bool {
 	return slices.ContainsFunc(p.parts, func(t *part) bool {
-		rec := p.task(t.id)
-		its := row.Task() == t.id || rec != nil && rec.RowID == row.ID // or its id was cleared
-		return its && slices.ContainsFunc(t.touched, func(how string) bool { return strings.HasPrefix(how, done) })
+		return p.isRowOf(row, t) && slices.ContainsFunc(t.touched, func(how string) bool { return strings.HasPrefix(how, done) })
 	})
+}
+
+// isRowOf reports whether a row is that of a task, also where its id was cleared.
+func (p *play) isRowOf(row *pipeline.Row, t *part) bool {
+	rec := p.task(t.id)
+	return row.Task() == t.id || rec != nil && rec.RowID == row.ID
 }
 
 // checkAlways holds what must be true at every moment, also where we died. That the
@@ -934,7 +958,7 @@ func (p *play) checkPart(t *part, fate map[string][]*inbox.Settled) {
 	case row == "" && rec.ArchivedAt.IsZero():
 		p.fail("%v is neither on the board nor in the history", t.id)
 		return
-	case rec.Title != t.title || rec.Agent != t.agent || len(rec.Steps) != len(t.steps):
+	case rec.Title != t.title || rec.Agent != t.agent && t.agent != pipeline.SharedQueue || len(rec.Steps) != len(t.steps):
 		p.fail("%v is not what it was: %+v", t.id, rec)
 		return
 	}

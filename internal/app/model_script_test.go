@@ -10,6 +10,7 @@ import (
 
 	"otm/internal/board/boardtest"
 	"otm/internal/crash"
+	"otm/pipeline"
 )
 
 // act is something that is done in a script. What it needs it names by numbers
@@ -93,7 +94,7 @@ var calls = map[string]func() boardtest.Fault{
 var callNames = []string{"ok", "ok", "ok", "ok", "reset", "503", "429", "internal_error", "done, reset", "done, 502", "done, error", "done, half a say", "cut off"}
 
 var personActs = []string{
-	"done", "done", "cancelled", "pending", "new", "new", "assigned", "in_progress", "given to beta", "given to gamma", "given to olga", "id cleared", "row deleted",
+	"done", "done", "cancelled", "pending", "new", "new", "assigned", "in_progress", "given to beta", "given to gamma", "given to olga", "given to queue", "id cleared", "row deleted",
 	"step added", "step deleted", "step ticked", "step opened", "renamed", "row typed", "critical", "blocked", "dormant", "failed", "rejected",
 }
 
@@ -126,8 +127,11 @@ func script(seed uint64) []act {
 		case n < 12:
 			tasks++
 			who := one(cast)
-			if random.IntN(10) == 0 {
+			switch n := random.IntN(10); {
+			case n == 0:
 				who = "olga"
+			case n < 4:
+				who = pipeline.SharedQueue
 			}
 			add(act{what: "create", who: who, task: tasks, n: 1 + random.IntN(3)})
 		case n < 28:

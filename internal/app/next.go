@@ -39,7 +39,9 @@ func nextCommand(s cli.Streams) *cobra.Command {
 		Short: "Take the next task of an agent",
 		Long: `Take the most urgent task of an agent's dispatch file: mark it as taken, report
 it as in progress, and print it with the commands to report on it. While the
-task that was taken last is unfinished, print that one again.
+task that was taken last is unfinished, print that one again. If no task waits
+for the agent, claim the most urgent one of the shared queue, which has those
+of --agent queue: no other agent gets that one.
 
 If nothing waits, it prints "no task waiting"; with --json: null. If a person has
 paused the agent, it prints "paused: " and the reason, and takes nothing; with
@@ -218,7 +220,8 @@ func printMentions(w io.Writer, mentions []dispatch.Message) {
 }
 
 // carryReports carries those of the waiting reports that are on an agent's tasks into the
-// store: they say whether its task is done. The injector settles the files later, by the
+// store: they say whether its task is done. So it does with those on tasks of the shared
+// queue, whose last run may not have failed. The injector settles the files later, by the
 // same ids. A report that is refused is left to it. changed reports whether a task changed.
 func carryReports(ctx context.Context, h *Home, store core.Store, a *pipeline.Agent, reports []waitingReport) (changed bool, err error) {
 	if len(reports) == 0 {
@@ -228,10 +231,15 @@ func carryReports(ctx context.Context, h *Home, store core.Store, a *pipeline.Ag
 	if err != nil {
 		return false, err
 	}
+	queue, err := store.Tasks(ctx, core.Filter{Live: true, Agent: pipeline.SharedQueue})
+	if err != nil {
+		return false, err
+	}
+	tasks = append(tasks, queue...)
 	var commands []core.Command
 	for _, r := range reports {
 		i := slices.IndexFunc(tasks, func(t *core.Task) bool { return t.ID == r.TaskID })
-		if i >= 0 && tasks[i].Dispatch != nil && core.SameAgent(tasks[i].Dispatch.Agent, a.Name) {
+		if i >= 0 && tasks[i].Dispatch != nil && (core.SameAgent(tasks[i].Dispatch.Agent, a.Name) || pipeline.IsSharedQueue(tasks[i].Agent)) {
 			commands = append(commands, inject.CommandOf(r.Update, r.file, tasks[i], h.Agents(), h.Config.Types, h.Now()))
 		}
 	}

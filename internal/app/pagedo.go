@@ -86,11 +86,11 @@ func (p *pageSource) steerAgent(ctx context.Context, a page.Action) (string, err
 	return agent.Name + ": " + is.Text, slacklist.TouchChanged(p.home.Dir)
 }
 
-// configured finds an agent; nil if no agent at all is configured. The error is
-// a *page.Refusal.
+// configured finds an agent; nil if no agent at all is configured, and for the shared
+// queue. The error is a *page.Refusal.
 func (p *pageSource) configured(name string) (*pipeline.Agent, error) {
 	agents := p.home.Agents()
-	if len(agents) == 0 {
+	if len(agents) == 0 || pipeline.IsSharedQueue(name) {
 		return nil, nil
 	}
 	if a := agents.Named(name); a != nil {

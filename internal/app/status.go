@@ -69,6 +69,10 @@ func printStatus(h *Home, v *view.View, r *view.Summary) error {
 	if err := printAgents(out, v, r); err != nil {
 		return err
 	}
+	if r.Queue > 0 {
+		f := explain.Tell(explain.New(explain.QueueHolds, "n", r.Queue), v.Now)
+		fmt.Fprintf(out, "queue    %s\n           → %s\n", f.Text, f.Hint)
+	}
 	word := "no problems found"
 	if n := len(r.Findings); n > 0 {
 		word = explain.Count(n, "problem", "problems")

@@ -96,6 +96,9 @@ func (tc *taskCommand) edits(h *Home, id, value, reason string) (core.Edits, err
 	case tc.value == "":
 	case value == "":
 		return e, cli.Errorf(cli.Usage, "--to is missing").Hint("%s", tc.line(id))
+	case tc.name == "assign" && pipeline.IsSharedQueue(value):
+		queue := pipeline.SharedQueue
+		e.Agent = &queue
 	case tc.name == "assign":
 		a := h.Agents().Named(value)
 		if a == nil {

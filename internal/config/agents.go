@@ -47,6 +47,12 @@ func agentOf(name string, t agentTable, home string) (a pipeline.Agent, problems
 	if !pipeline.ValidAgentName(name) {
 		problem("", "%q is not a name for an agent: use at most %d letters, digits, spaces, '.', '-' and '_'", name, pipeline.MaxAgentName)
 	}
+	for _, is := range []string{name, a.Label} {
+		if pipeline.IsSharedQueue(is) {
+			problem("", "%q stands for the tasks that any agent may claim: give this agent another name and label", is)
+			break
+		}
+	}
 	switch t.Kind {
 	case "", "ai":
 	case "human":

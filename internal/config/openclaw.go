@@ -67,7 +67,7 @@ func addAgent(all pipeline.Agents, l Listed, from pipeline.Source) pipeline.Agen
 	known := all.Assigned(l.ID) != nil || slices.ContainsFunc(all, func(a pipeline.Agent) bool {
 		return !a.Person && a.Trigger == pipeline.TriggerGateway && a.GatewayAgent == l.ID
 	})
-	if known || !pipeline.ValidAgentName(l.ID) || !filepath.IsAbs(l.Workspace) {
+	if known || !pipeline.ValidAgentName(l.ID) || pipeline.IsSharedQueue(l.ID) || !filepath.IsAbs(l.Workspace) {
 		return all
 	}
 	return append(all, pipeline.Agent{

@@ -10,6 +10,7 @@ const (
 	activate = "otm activate {task}"
 	answer   = "otm unblock {task} --reason '…'"
 	assign   = "otm assign {task} --to AGENT"
+	claim    = "otm next --agent AGENT   # an agent that runs it claims the most urgent one"
 	release  = "otm release {task}"
 	free     = "otm release {other}" // of another task
 	requeue  = "otm requeue {task} --reset"

@@ -57,7 +57,7 @@ Trace Context).`,
 	}, r.run)
 	f := c.Flags()
 	f.StringVar(&r.title, "title", "", "what is to be done, one line (required)")
-	f.StringVar(&r.agent, "agent", "", "who does it (required)")
+	f.StringVar(&r.agent, "agent", "", "who does it (required); queue: whichever agent asks for a task first")
 	f.StringVar(&r.priority, "priority", string(pipeline.Normal), "critical, high, normal (medium), low or batchable")
 	f.StringVar(&r.project, "project", "", "free text")
 	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision, review, or one of [types] in otm.toml")
@@ -198,7 +198,7 @@ func (r *create) checkNames(c *cobra.Command, lines []*drop.Line) error {
 		switch a := agents.Named(t.Agent); {
 		case a != nil:
 			t.Agent = a.Name
-		case len(agents) > 0:
+		case len(agents) > 0 && !pipeline.IsSharedQueue(t.Agent):
 			return cli.Errorf(cli.Usage, "no agent %q is configured; there are %s", t.Agent, strings.Join(agents.Names(), ", ")).
 				Hint("%v", r.corrected(c).Set("agent", cmp.Or(agents.Nearest(t.Agent), "NAME")))
 		}

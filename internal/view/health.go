@@ -77,10 +77,16 @@ func Watched(v *View) []explain.Finding {
 		return f.Code == explain.AgentPausing || f.Code == explain.AgentPaused
 	})
 	tasks := map[*pipeline.Agent][]*core.Task{}
+	var queue []*core.Task
 	for _, t := range v.read(core.Filter{Live: true}) {
+		if pipeline.IsSharedQueue(t.Agent) {
+			queue = append(queue, t)
+		}
 		a := v.Agents.Assigned(t.Agent)
 		tasks[a] = append(tasks[a], t)
 	}
+	unclaimed, _ := v.outlooks.Unclaimed(queue)
+	found = append(found, unclaimed...)
 	for i := range v.Agents {
 		a := &v.Agents[i]
 		silent, _ := v.outlooks.SilentOn(a, tasks[a])

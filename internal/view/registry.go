@@ -150,7 +150,7 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 // unconfigured lists the assignees of tasks that are not over whom nobody configured.
 func unconfigured(v *View) (all []Registered) {
 	for _, row := range v.tops {
-		if row.Assignee == "" || row.CurrentStatus().Over() || v.Agents.Assigned(row.Assignee) != nil {
+		if row.Assignee == "" || pipeline.IsSharedQueue(row.Assignee) || row.CurrentStatus().Over() || v.Agents.Assigned(row.Assignee) != nil {
 			continue
 		}
 		i := slices.IndexFunc(all, func(r Registered) bool { return pipeline.FoldName(r.Name) == pipeline.FoldName(row.Assignee) })

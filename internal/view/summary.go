@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/pipeline"
@@ -22,6 +23,7 @@ type Summary struct {
 	Failed     int                     `json:"failed"`
 	Reasons    []Reason                `json:"failedReasons"` // of the newest
 	Agents     []AgentSummary          `json:"agents"`
+	Queue      int                     `json:"sharedQueue"` // tasks that any agent may claim
 	Board      Room                    `json:"board"`
 	Tasks      map[pipeline.Status]int `json:"tasks"`
 }
@@ -82,6 +84,7 @@ func SummaryOf(v *View, reasons int) *Summary {
 		s.Components = append(s.Components, summaryOf(&c))
 	}
 	counts := map[*pipeline.Agent]map[pipeline.Status]int{}
+	s.Queue = InSharedQueue(v)
 	for i := range v.Agents {
 		a := &v.Agents[i]
 		counts[a] = map[pipeline.Status]int{}
@@ -107,6 +110,16 @@ func SummaryOf(v *View, reasons int) *Summary {
 		}
 	}
 	return s
+}
+
+// InSharedQueue counts the tasks that any agent may claim.
+func InSharedQueue(v *View) (n int) {
+	for _, t := range v.read(core.Filter{Live: true, Agent: pipeline.SharedQueue}) {
+		if core.Claimable(t, v.Now) {
+			n++
+		}
+	}
+	return n
 }
 
 func reasonOf(f Failure) Reason {

@@ -101,12 +101,14 @@ func CardOf(s *core.Task, types pipeline.Types) Card {
 	return t.Card()
 }
 
-// AgentName is to whom the board gives a task: the name of a configured agent, or else
-// what the board says.
+// AgentName is to whom the board gives a task: the name of a configured agent, the shared
+// queue, or else what the board says.
 func (t *Task) AgentName() string {
 	switch {
 	case t.Agent != nil:
 		return t.Agent.Name
+	case t.Row != nil && t.Row.Assignee == "" && t.State != nil && pipeline.IsSharedQueue(t.State.Agent):
+		return pipeline.SharedQueue // the list has no option for it
 	case t.Row != nil:
 		return t.Row.Assignee
 	case t.State != nil:

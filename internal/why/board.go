@@ -173,7 +173,7 @@ func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
 		return at(WithHuman, since, explain.RowUnassigned)
 	case row.TaskID != "" && row.Task() == 0:
 		return at(ToAgent, since, explain.RowBadID, "cell", row.TaskID)
-	case v.Agents.Assigned(row.Assignee) == nil:
+	case v.Agents.Assigned(row.Assignee) == nil && !pipeline.IsSharedQueue(row.Assignee):
 		return at(ToAgent, since, explain.RowStranger, "name", row.Assignee, "config", configPath(v), "names", names(v))
 	case task == nil && row.Task() != 0 && status != pipeline.New:
 		return at(ToAgent, since, explain.RowNoRecord, "status", status).and(trouble(v, t, heartbeat.Dispatcher)...)
@@ -277,6 +277,8 @@ func byStatus(v *view.View, t *view.Task) draft {
 		by = ", set by " + t.State.StatusBy.String()
 	}
 	switch s := t.State; {
+	case core.Claimable(s, v.Now) && pipeline.IsSharedQueue(t.AgentName()):
+		return at(ToClaim, since, explain.InSharedQueue, "since", since)
 	case s.Queued():
 		return held(v, queued(v, t, t.Since(pipeline.Pending)), t)
 	case s.Wait != nil && s.Status == pipeline.Pending:
@@ -352,6 +354,7 @@ func isNew(v *view.View, t *view.Task, since time.Time) draft {
 	switch {
 	case t.Row.Assignee == "":
 		return at(WithHuman, since, explain.Unassigned, "names", names(v))
+	case pipeline.IsSharedQueue(t.AgentName()): // a person has just put it there
 	case t.Agent == nil:
 		return unknownAgent(v, t.Row, since)
 	case !t.Agent.Person:

@@ -37,6 +37,7 @@ const (
 	InFailed  Stage = "failed"
 	ToBoard   Stage = "to the board"
 	ToAgent   Stage = "to be dispatched"
+	ToClaim   Stage = "to be claimed" // by any agent, out of the shared queue
 	ToTake    Stage = "to be taken"
 	IsIgnored Stage = "not taken" // its agent was woken often enough
 	AtWork    Stage = "at work"
@@ -62,7 +63,7 @@ func usual(s Stage, t pipeline.Times) (limit time.Duration, bounded bool) {
 		return t.RewakeAfter, true
 	case AtWork:
 		return t.SilentAfter, true
-	case ToReview, WithHuman:
+	case ToReview, WithHuman, ToClaim:
 		return 24 * time.Hour, true
 	}
 	return 0, false

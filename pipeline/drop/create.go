@@ -171,6 +171,9 @@ func CheckTask(t *pipeline.Task) error {
 	if !pipeline.ValidAgentName(t.Agent) {
 		return &InvalidError{Field: "agent", Reason: fmt.Sprintf("%q is no name for an agent: letters, digits, spaces, '.', '-' and '_', at most %d", t.Agent, pipeline.MaxAgentName)}
 	}
+	if pipeline.IsSharedQueue(t.Agent) {
+		t.Agent = pipeline.SharedQueue
+	}
 	if err := checkText("project", t.Project, pipeline.MaxText); err != nil {
 		return err
 	}

@@ -84,14 +84,15 @@ func CommandOf(u *drop.Update, f inbox.File, t *core.Task, agents pipeline.Agent
 // reporter is by whom a report on a task is: its agent, or the person to whom it was
 // given.
 func reporter(t *core.Task, agents pipeline.Agents) core.Actor {
-	a := agents.Named(t.Agent)
+	name := core.ReporterOf(t)
+	a := agents.Named(name)
 	if a == nil {
-		a = agents.Assigned(t.Agent)
+		a = agents.Assigned(name)
 	}
 	if a != nil && a.Person {
 		return core.Actor{Kind: core.Worker, Name: a.Name}
 	}
-	return core.ByAgent(t.Agent)
+	return core.ByAgent(name)
 }
 
 // taskOf returns a task; nil if nobody knows it, also after a look at the board.

@@ -102,7 +102,7 @@ func (c *comparison) task(t *core.Task) {
 // agentOf reports a task whose agent is not configured.
 func (c *comparison) agentOf(t *core.Task) {
 	open := t.Status == pipeline.New || t.Status.Active() || t.Queued()
-	if !open || t.Agent == "" || len(c.Agents) == 0 {
+	if !open || t.Agent == "" || pipeline.IsSharedQueue(t.Agent) || len(c.Agents) == 0 {
 		return
 	}
 	unknown, seen := c.nobody[t.Agent]
@@ -240,6 +240,9 @@ func (d *difference) assignee() {
 		return
 	}
 	name := d.seen.Agent
+	if row.Assignee == "" && (pipeline.IsSharedQueue(d.shown.Agent) || pipeline.IsSharedQueue(d.task.Agent)) {
+		name = pipeline.SharedQueue // a list without an option for it shows nobody
+	}
 	if name == d.shown.Agent {
 		return
 	}

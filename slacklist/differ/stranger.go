@@ -66,7 +66,7 @@ func (c *comparison) byHand(row *pipeline.Row) {
 	switch {
 	case row.TaskID != "":
 		c.find(explain.New(explain.RowNoTaskID, "title", row.Title, "cell", row.TaskID))
-	case c.Agents.Assigned(row.Assignee) == nil:
+	case c.Agents.Assigned(row.Assignee) == nil && !pipeline.IsSharedQueue(row.Assignee):
 		c.find(explain.New(explain.RowNoAgent, "title", row.Title, "name", row.Assignee))
 	case row.Title != "" && c.still(row):
 		c.typed = append(c.typed, row.ID)

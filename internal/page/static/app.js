@@ -43,6 +43,10 @@ function clean(text) {
   return /[^\n\t -~]/.test(text) ? text.replace(harmful, (c) => "\\u" + c.codePointAt(0).toString(16).padStart(4, "0")) : text;
 }
 
+// QUEUE stands in the place of an agent: any agent may claim the task.
+const QUEUE = "queue";
+const agentLabel = (a) => (a === QUEUE ? "queue: whichever agent asks first" : a || "nobody");
+
 // label is a status as people read it: agent_done is "Agent done".
 function label(status) {
   const text = status === "other" ? "set aside" : String(status).replaceAll("_", " ");
@@ -407,11 +411,12 @@ function dropCards(shown) {
 
 function drawFilters() {
   const known = state.agents.map((a) => a.name);
+  const takers = known.length ? [...known, QUEUE] : [];
   const agents = [...new Set([...known, ...[...state.tasks.values()].map((t) => t.agent)])].filter(Boolean).sort();
   const form = $("createForm").elements;
   fillSelect($("byAgent"), agents);
   fillSelect($("byPriority"), state.priorities);
-  fillSelect(form.agent, known);
+  fillSelect(form.agent, takers, agentLabel);
   $("agentSelect").hidden = known.length === 0;
   $("agentText").hidden = known.length > 0;
   form.agentName.required = known.length === 0;
@@ -568,7 +573,7 @@ function drawSheet() {
   put($("taskTitle"), task.title || "(no title)");
   const nobody = task.agent ? [] : [""];
   fillSelect($("taskStatus"), [...new Set([...state.statuses, task.status])], label);
-  fillSelect($("taskAgent"), [...nobody, ...new Set([...state.agents.map((a) => a.name), task.agent])].filter((a, i) => a || i === 0), (a) => a || "nobody");
+  fillSelect($("taskAgent"), [...nobody, ...new Set([...state.agents.map((a) => a.name), QUEUE, task.agent])].filter((a, i) => a || i === 0), agentLabel);
   fillSelect($("taskPriority"), [...new Set([...state.priorities, task.priority || "normal"])]);
   settle($("taskStatus"), task.status);
   settle($("taskAgent"), task.agent || "");
