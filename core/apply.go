@@ -52,7 +52,7 @@ func Apply(s *State, e *Event) {
 func requested(e *Event, r *TaskRequested) *Task {
 	t := &Task{
 		ID: e.Task, DropID: r.DropID, Drop: r.Drop, Title: r.Title, Agent: r.Agent, Priority: r.Priority, Project: r.Project, Type: r.Type,
-		Context: r.Context, Inputs: r.Inputs, Parent: r.Parent, Trace: e.Trace, CreatedAt: r.CreatedAt.UTC(), Status: r.Status, StatusAt: e.At, StatusBy: e.By, Reason: r.Reason, Result: r.Result,
+		Context: r.Context, Inputs: r.Inputs, Body: r.Body, Parent: r.Parent, Trace: e.Trace, CreatedAt: r.CreatedAt.UTC(), Status: r.Status, StatusAt: e.At, StatusBy: e.By, Reason: r.Reason, Result: r.Result,
 		Attempt: r.Attempt, Unverified: r.Unverified,
 	}
 	for _, title := range r.Steps {

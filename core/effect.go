@@ -43,7 +43,9 @@ func Effects(before, after *Task) (stale, settled []Sink) {
 
 // Rendering is what otm-create and otm-update check reports against.
 func (t *Task) Rendering() pipeline.Rendering {
-	return pipeline.Rendering{TaskID: t.ID, Title: t.Title, Agent: ReporterOf(t), Status: t.Status, Attempt: t.Attempt, Run: t.Runs.Number(), Steps: t.PlainSteps()}
+	return pipeline.Rendering{
+		TaskID: t.ID, Title: t.Title, Agent: ReporterOf(t), Status: t.Status, Attempt: t.Attempt, Run: t.Runs.Number(), Steps: t.PlainSteps(), Body: t.Body,
+	}
 }
 
 // entry is what the dispatch file shows of a task. The zero value: it has no entry.

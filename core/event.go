@@ -41,6 +41,7 @@ type TaskRequested struct {
 	Type       pipeline.Type     `json:"type"`
 	Context    string            `json:"context,omitempty"`
 	Inputs     []string          `json:"inputFiles,omitempty"`
+	Body       string            `json:"body,omitempty"`
 	Parent     pipeline.TaskID   `json:"parent,omitempty"`
 	CreatedAt  time.Time         `json:"createdAt"`
 	Steps      []string          `json:"steps"`

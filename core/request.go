@@ -38,7 +38,7 @@ func (r Request) decide(d *decision) error {
 	d.Agent = r.Task.Agent
 	d.emitAs(Actor{Kind: Creator}, r.CreatedAt, TaskRequested{
 		DropID: d.ID, Drop: r.Drop, Claims: r.Claims, Title: r.Task.Title, Agent: r.Task.Agent, Priority: r.Task.Priority,
-		Project: r.Task.Project, Type: r.Task.Type, Context: r.Task.Context, Inputs: r.Task.Inputs, Parent: r.Task.Parent,
+		Project: r.Task.Project, Type: r.Task.Type, Context: r.Task.Context, Inputs: r.Task.Inputs, Body: r.Task.Body, Parent: r.Task.Parent,
 		CreatedAt: r.CreatedAt, Steps: r.Task.Steps, Status: status, Reason: reason, Unverified: r.Unverified,
 	})
 	if r.Found != nil {

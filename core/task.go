@@ -22,6 +22,7 @@ type Task struct {
 	Type      pipeline.Type     `json:"type"`
 	Context   string            `json:"context,omitempty"`    // one of pipeline.Contexts; "": not given
 	Inputs    []string          `json:"inputFiles,omitempty"` // paths and links of what the task starts from
+	Body      string            `json:"body,omitempty"`       // what its agent is to know beside the title
 	Parent    pipeline.TaskID   `json:"parent,omitempty"`     // of which it is a part, or which it follows; it need not be known
 	Trace     pipeline.Trace    `json:"traceparent,omitempty"`
 	CreatedAt time.Time         `json:"createdAt"`

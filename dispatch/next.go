@@ -85,6 +85,9 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	var out Entry
 	out.set("taskId", t.Task.ID)
 	out.members = append(out.members, e.members...)
+	if t.Task.Body != "" {
+		out.set("body", t.Task.Body)
+	}
 	out.set("continue", t.Continue)
 	out.set("done", done)
 	if run := t.Run(); run > 0 {
@@ -377,7 +380,7 @@ func (ch *choice) fromEntry(e *Entry) *core.Task {
 		r.Steps = append(r.Steps, pipeline.Step{Title: title})
 	}
 	ch.Known(r)
-	t.Status = r.Status
+	t.Status, t.Body = r.Status, r.Body
 	if t.Status == pipeline.Pending { // one that waits for a retry has no entry
 		t.Wait = &core.Wait{Why: core.WaitBusy}
 	}

@@ -116,10 +116,10 @@ func TestWaitingTaskWithoutAStore(t *testing.T) {
 	desk.Store = nil
 	desk.Known = func(r *pipeline.Rendering) {
 		its := w.record(r.TaskID).Rendering()
-		r.Status, r.Steps = its.Status, its.Steps
+		r.Status, r.Steps, r.Body = its.Status, its.Steps, "what to know"
 	}
 	taken, err := desk.Next(t.Context(), w.agent("alpha"), false)
-	if err != nil || taken == nil || taken.Task.ID != b {
+	if err != nil || taken == nil || taken.Task.ID != b || taken.Task.Body != "what to know" {
 		t.Fatalf("taken: %+v, %v", taken, err)
 	}
 	w.clock.Advance(time.Second)

@@ -8,6 +8,7 @@ type Rendering struct {
 	Agent   string `json:"agent"`
 	Status  Status `json:"status"`
 	Steps   []Step `json:"steps"` // in the order in which they are to be done
+	Body    string `json:"body,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
 	Run     int    `json:"run,omitempty"` // the last one that began
 }

@@ -13,9 +13,10 @@ const DefaultStep = "Confirm that task has been done"
 
 // Limits of what a task holds, in characters (code points) and steps.
 const (
-	MaxText   = 500  // title, step, project, reason
-	MaxResult = 4000 // result
-	MaxSteps  = 50   // steps of one task
+	MaxBody   = 20000 // of a task, in bytes
+	MaxText   = 500   // title, step, project, reason
+	MaxResult = 4000  // result
+	MaxSteps  = 50    // steps of one task
 )
 
 // Step is one part of a task.

@@ -17,6 +17,7 @@ type Task struct {
 	Type     Type
 	Context  string   // one of Contexts
 	Inputs   []string // paths and links of what the task starts from
+	Body     string   // what its agent is to know beside the title, in any number of lines
 	Parent   TaskID   // the task of which it is a part, or which it follows; 0: there is none
 	Steps    []string // titles, in the order in which they are to be done
 }

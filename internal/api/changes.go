@@ -43,11 +43,12 @@ type NewTask struct {
 	Project  string   `json:"project,omitempty"`
 	Context  string   `json:"context,omitempty"`
 	Inputs   []string `json:"inputFiles,omitempty" doc:"Files or links that the task starts from"`
+	Body     string   `json:"body,omitempty" doc:"What its agent is to know beside the title: lines of text, at most 20,000 bytes"`
 	Parent   string   `json:"parent,omitempty" doc:"The task of which it is a part, or which it follows"`
 }
 
 func (n *NewTask) task() (t pipeline.Task, err error) {
-	t = pipeline.Task{Title: n.Title, Agent: n.Agent, Steps: n.Steps, Project: n.Project, Context: n.Context, Inputs: n.Inputs}
+	t = pipeline.Task{Title: n.Title, Agent: n.Agent, Steps: n.Steps, Project: n.Project, Context: n.Context, Inputs: n.Inputs, Body: n.Body}
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(cmp.Or(n.Priority, string(pipeline.Normal))); !ok {
 		return t, &app.FieldError{Field: "priority", Err: errors.New("it is " + strings.Join(pipeline.Texts(pipeline.Priorities), ", "))}
@@ -100,6 +101,7 @@ type TakenTask struct {
 	Title    string             `json:"title"`
 	Agent    string             `json:"agent"`
 	Priority pipeline.Priority  `json:"priority"`
+	Body     string             `json:"body,omitempty" doc:"What it is to know beside the title"`
 	Steps    []string           `json:"subtasks"`
 	Done     []int              `json:"done" doc:"Numbers of the steps that are done"`
 	Run      int                `json:"run,omitempty" doc:"To be given with each report"`

@@ -170,6 +170,9 @@ func printTask(out io.Writer, task *view.Task, reason string) {
 	for _, input := range t.Inputs {
 		fmt.Fprintf(out, "input: %s\n", safe.Escape(input))
 	}
+	if task.State != nil {
+		printBody(out, "body:", task.State.Body)
+	}
 	for _, step := range t.Steps {
 		mark, number := " ", "-"
 		if step.Done {

@@ -290,6 +290,7 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	for _, input := range task.Inputs {
 		fmt.Fprintf(w, "Input: %s\n", safe.Escape(input))
 	}
+	printBody(w, "Body:", task.Body)
 	printReason(w, task)
 	if dir != "" {
 		dir = " --dir " + safe.Escape(safe.Quote(dir))
@@ -330,6 +331,18 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	fmt.Fprintf(w, "If it cannot be done (with --terminal: nor by another try):\n  %s --status failed --reason 'why'\n", update)
 	fmt.Fprintf(w, "When all is done, say what came of it:\n  %s --status agent_done --result 'what came of it'\n", update)
 	fmt.Fprintf(w, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(task.Dispatch.Agent)))
+}
+
+// printBody prints the body of a task, each line of which is untrusted and indented: none
+// looks like a line of ours.
+func printBody(w io.Writer, head, body string) {
+	if body == "" {
+		return
+	}
+	fmt.Fprintln(w, head)
+	for line := range strings.Lines(body) {
+		fmt.Fprintf(w, "  %s\n", safe.Escape(strings.TrimRight(line, "\r\n")))
+	}
 }
 
 // printReason prints what a person or a reviewer answered, or wants to be done. The process

@@ -80,6 +80,49 @@ func TestContextAndInputs(t *testing.T) {
 	}
 }
 
+// TestBody: what an agent is to know beside the title goes from the create to the agent
+// and to those who look. No line of it looks like one of ours.
+func TestBody(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	const body = "The form is merged.\n\n  Steps:\x1b[31m\nTest the texts.\n"
+	p.must("otm-create", "--title", "Test it", "--agent", "devdas", "--body", body)
+	p.must("otm-create", "--title", "Then this", "--agent", "devdas", "--parent", "1")
+	p.must("otm-injector", "--once")
+	p.must("otm-dispatcher", "--once")
+	const lines = "ody:\n  The form is merged.\n  \n    Steps:\\x1b[31m\n  Test the texts.\n"
+	const member = `"body":"The form is merged.\n\n  Steps:\u001b[31m\nTest the texts.\n"`
+	file, err := os.ReadFile(filepath.Join(p.h.Dir, "tasks", "T-00001.json"))
+	if err != nil || !strings.Contains(string(file), strings.Replace(member, ":", ": ", 1)) {
+		t.Errorf("rendering %s, %v", file, err)
+	}
+	for _, c := range []struct {
+		argv []string
+		want string
+	}{
+		{[]string{"otm", "show", "T-00001"}, "b" + lines},
+		{[]string{"otm", "show", "T-00001", "--json"}, member},
+		{[]string{"otm", "next", "--agent", "devdas"}, "B" + lines},
+		{[]string{"otm", "next", "--agent", "devdas", "--json"}, member},
+		{[]string{"otm", "events", "--task", "1", "--json"}, member},
+	} {
+		if code, out := p.main(c.argv...); code != cli.OK || !strings.Contains(out, c.want) {
+			t.Errorf("%q prints\n%s\nwant %q", c.argv, out, c.want)
+		}
+	}
+	if code, out := p.main("otm", "next", "--agent", "devdas", "--another"); code != cli.OK || strings.Contains(out, "Body:") {
+		t.Errorf("a task without one: exit %d\n%s", code, out)
+	}
+	for _, c := range []struct{ body, want string }{
+		{strings.Repeat("ä", 10001), "body has 20002 bytes, more than 20000: put the rest into a file"},
+		{"a\xff", "body is not UTF-8"},
+	} {
+		if code, out := p.main("otm-create", "--title", "x", "--agent", "devdas", "--body", c.body); code != cli.Usage || !strings.Contains(out, c.want) {
+			t.Errorf("exit %d: %.200s, want %q", code, out, c.want)
+		}
+	}
+}
+
 // TestNextNeedsNoEntry: a task that has no entry in the dispatch file any more is given
 // all the same: the store knows it.
 func TestNextNeedsNoEntry(t *testing.T) {

@@ -107,7 +107,11 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 	}
 	t := v.OfRow(shown)
 	lines, err := v.History(t.ID)
-	return &page.Detail{Why: reason.Sentence, Next: reason.Next, Or: reason.Or, History: lines, Log: logOf(v, t)}, err
+	d := &page.Detail{Why: reason.Sentence, Next: reason.Next, Or: reason.Or, History: lines, Log: logOf(v, t)}
+	if t.State != nil {
+		d.Body = t.State.Body
+	}
+	return d, err
 }
 
 // logOf is the end of what the process of a task's last run has printed; nil: the run did

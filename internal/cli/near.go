@@ -16,7 +16,7 @@ import (
 // use for a flag of ours, with the flag.
 var flagWords = map[string]string{
 	"creator": "agent", "assignedto": "agent", "assignee": "agent", "owner": "agent",
-	"description": "subtask", "step": "subtask", "steps": "subtask", "done": "subtask-done",
+	"description": "body", "text": "body", "step": "subtask", "steps": "subtask", "done": "subtask-done",
 	"id": "task-id", "task": "task-id", "state": "status", "comment": "result", "summary": "result",
 }
 

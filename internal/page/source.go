@@ -64,6 +64,7 @@ type Detail struct {
 	Why     string      `json:"why"`            // why the task is where it is
 	Next    string      `json:"next,omitempty"` // what to do about it
 	Or      string      `json:"or,omitempty"`   // what may be done instead
+	Body    string      `json:"body,omitempty"` // what its agent is to know beside the title
 	History []view.Line `json:"history"`
 	Log     *Log        `json:"log,omitempty"`
 }

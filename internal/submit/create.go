@@ -27,9 +27,9 @@ import (
 // create is otm-create.
 type create struct {
 	base
-	title, agent, priority, project, kind, context, parent string
-	steps, inputs                                          []string
-	key                                                    string
+	title, agent, priority, project, kind, context, parent, body string
+	steps, inputs                                                []string
+	key                                                          string
 }
 
 // Create returns the command otm-create. name is what it is called.
@@ -63,6 +63,7 @@ Trace Context).`,
 	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision, review, or one of [types] in otm.toml")
 	f.StringVar(&r.context, "context", "", strings.Join(pipeline.Contexts, ", "))
 	f.StringArrayVar(&r.inputs, "input", nil, "a file or link that the task starts from; repeat it for more")
+	f.StringVar(&r.body, "body", "", "what its agent is to know beside the title: lines of text, at most 20,000 bytes")
 	f.StringArrayVar(&r.steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
 	f.StringVar(&r.parent, "parent", "", "the task of which it is a part, or which it follows")
 	f.StringVar(&r.key, "key", "", "the same key gives the same id and drops nothing, for ever")
@@ -147,6 +148,7 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 	line.Trace = r.trace()
 	t := &line.Task
 	t.Title, t.Agent, t.Project, t.Steps, t.Context, t.Inputs = r.title, r.agent, r.project, r.steps, r.context, r.inputs
+	t.Body = r.body
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(r.priority); !ok {
 		return nil, cli.Errorf(cli.Usage, "--priority %q: it is critical, high, normal (medium), low or batchable", r.priority).

@@ -101,7 +101,7 @@ func TestCreateRefuses(t *testing.T) {
 		{"unknown flag", []string{"--title", "x", "--agent", "devdas", "--due", "now"}, []string{"unknown flag: --due", "otm: hint: otm-create --help"}},
 		{"help as a word", []string{"help"}, []string{`unexpected "help"`}},
 		{"description", []string{"--title", "x", "--agent", "devdas", "--description", "more text"},
-			[]string{"unknown flag: --description: use --subtask", "otm: hint: otm-create --title x --agent devdas --subtask 'more text'\n"}},
+			[]string{"unknown flag: --description: use --body", "otm: hint: otm-create --title x --agent devdas --body 'more text'\n"}},
 		{"assignedTo", []string{"--title", "x", "--assignedTo", "devdas"}, []string{"unknown flag: --assignedTo: use --agent", "otm: hint: otm-create --title x --agent devdas\n"}},
 		{"creator", []string{"--title", "x", "--creator=larry"}, []string{"unknown flag: --creator: use --agent", "otm: hint: otm-create --title x --agent=larry\n"}},
 		{"removed beside the new one", []string{"--title", "x", "--agent", "devdas", "--creator", "larry"}, []string{"--creator: use --agent", "otm: hint: otm-create --help\n"}},
@@ -136,8 +136,8 @@ func TestCorrectedLinesWork(t *testing.T) {
 	a := p.create("--title", "Fix", "the", "login", "--agent", "devdas", "--subtask", "it's $(id)")
 	a.refused(t, 64, "otm: hint: otm-create --title 'Fix the login' --agent devdas --subtask 'it'\\''s $(id)'\n")
 	p.create("--title", "Fix the login", "--agent", "devdas", "--description", "it's $(id)").
-		refused(t, 64, "otm: hint: otm-create --title 'Fix the login' --agent devdas --subtask 'it'\\''s $(id)'\n")
-	p.create("--title", "Fix the login", "--agent", "devdas", "--subtask", "it's $(id)").ok(t)
+		refused(t, 64, "otm: hint: otm-create --title 'Fix the login' --agent devdas --body 'it'\\''s $(id)'\n")
+	p.create("--title", "Fix the login", "--agent", "devdas", "--body", "it's $(id)").ok(t)
 }
 
 // TestC15NoWrongPriority: a word that is near none of ours gets no guess, which would

@@ -35,23 +35,24 @@ type createFile struct {
 	Type      pipeline.Type     `json:"type"`
 	Context   string            `json:"context,omitempty"`
 	Inputs    []string          `json:"inputFiles,omitempty"`
+	Body      string            `json:"body,omitempty"`
 	Parent    pipeline.TaskID   `json:"parent,omitempty"`
 	Status    string            `json:"status"`
 	By        string            `json:"by,omitempty"`
 	Trace     pipeline.Trace    `json:"traceparent,omitempty"`
 }
 
-var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "context", "inputFiles", "parent", "status", "reason", "by", "traceparent"}
+var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "context", "inputFiles", "body", "parent", "status", "reason", "by", "traceparent"}
 
 // lineFields are the keys that a line of otm-create --from may have.
-var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "context", "inputFiles", "parent", "traceparent", "key"}
+var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "context", "inputFiles", "body", "parent", "traceparent", "key"}
 
 // Encode returns the file of a create.
 func (c *Create) Encode() []byte {
 	f := createFile{
 		ID: c.ID, TaskID: c.Task.ID.String(), Title: c.Task.Title, Agent: c.Task.Agent,
 		CreatedAt: stamp(c.CreatedAt), Priority: c.Task.Priority, Subtasks: c.Task.Steps,
-		Type: c.Task.Type, Context: c.Task.Context, Inputs: c.Task.Inputs, Parent: c.Task.Parent, Status: "pending", By: c.By, Trace: c.Trace,
+		Type: c.Task.Type, Context: c.Task.Context, Inputs: c.Task.Inputs, Body: c.Task.Body, Parent: c.Task.Parent, Status: "pending", By: c.By, Trace: c.Trace,
 	}
 	if c.Task.Project != "" {
 		f.Project = &c.Task.Project
@@ -144,6 +145,7 @@ func (r *reader) create(t pipeline.Task) *Create {
 	r.textsInto("subtasks", &t.Steps)
 	r.textInto("context", &t.Context, pipeline.MaxText)
 	r.textsInto("inputFiles", &t.Inputs)
+	r.textInto("body", &t.Body, MaxSize) // CheckTask counts its bytes
 	if r.has("parent") {
 		t.Parent = r.taskID("parent", pipeline.ParseFileID)
 	}
@@ -197,6 +199,15 @@ func CheckTask(t *pipeline.Task) error {
 		if strings.ContainsAny(s, "\r\n") {
 			return &InvalidError{Field: field, Reason: "has a line break"}
 		}
+	}
+	if err := checkText("body", t.Body, pipeline.MaxBody); err != nil {
+		return err
+	}
+	if n := len(t.Body); n > pipeline.MaxBody {
+		return &InvalidError{Field: "body", Reason: fmt.Sprintf("has %d bytes, more than %d: put the rest into a file, and name that as an input", n, pipeline.MaxBody)}
+	}
+	if strings.TrimSpace(t.Body) == "" {
+		t.Body = ""
 	}
 	for i, s := range t.Steps {
 		if err := checkTitle(fmt.Sprintf("subtasks[%d]", i), s); err != nil {

@@ -30,8 +30,8 @@ func TestCreateOnDisk(t *testing.T) {
 	if got := string(c.Encode()); !strings.Contains(got, `"project":null,`) {
 		t.Errorf("Encode of no project gave\n%s\nwant null", got)
 	}
-	c.Task.Context, c.Task.Inputs = "support", []string{"/srv/log", "https://example.com/a"}
-	if got := string(c.Encode()); !strings.Contains(got, `"type":"action","context":"support","inputFiles":["/srv/log","https://example.com/a"],"status":`) {
+	c.Task.Context, c.Task.Inputs, c.Task.Body = "support", []string{"/srv/log", "https://example.com/a"}, "a\nb"
+	if got := string(c.Encode()); !strings.Contains(got, `"type":"action","context":"support","inputFiles":["/srv/log","https://example.com/a"],"body":"a\nb","status":`) {
 		t.Errorf("Encode gave\n%s", got)
 	}
 }
@@ -64,6 +64,10 @@ func TestParseCreate(t *testing.T) {
 		{"parent", with(`,"parent":"T-00007"`), least(func(c *Create) { c.Task.Parent = 7 })},
 		{"type", with(`,"type":"decision"`), least(func(c *Create) { c.Task.Type = pipeline.Decision })},
 		{"context and input files", with(`,"context":"Research","inputFiles":["a b","c"]`), least(func(c *Create) { c.Task.Context, c.Task.Inputs = "research", []string{"a b", "c"} })},
+		{"body", with(`,"body":"a\n  b\u0007\n"`), least(func(c *Create) { c.Task.Body = "a\n  b\a\n" })},
+		{"body as long as it may be", with(`,"body":"` + strings.Repeat("a", pipeline.MaxBody) + `"`), least(func(c *Create) { c.Task.Body = strings.Repeat("a", pipeline.MaxBody) })},
+		{"blank body", with(`,"body":" \n"`), least(nil)},
+		{"shared queue", with("")[:len(`{"taskId":"T-00035","title":"x",`)] + `"agent":"QUEUE"}`, least(func(c *Create) { c.Task.Agent = pipeline.SharedQueue })},
 		{"no context and no input files", with(`,"context":"","inputFiles":null`), least(nil)},
 		{"C44 pending", with(`,"status":"Pending","reason":"x"`), least(nil)},
 		{"C44 parked", with(`,"status":"blocked","reason":"no key yet"`), least(func(c *Create) { c.Parked = "no key yet" })},
@@ -289,6 +293,7 @@ func TestParseLine(t *testing.T) {
 		{"title", `{"title":"t1"}`, with(func(l *Line) { l.Task.Title = "t1" })},
 		{"all", `{"title":"t1","agent":"archibald","priority":"high","project":"p1","type":"decision","subtasks":["s1"],"key":"k1"}`,
 			&Line{Key: "k1", Create: Create{Task: pipeline.Task{Title: "t1", Agent: "archibald", Priority: pipeline.High, Project: "p1", Type: pipeline.Decision, Steps: []string{"s1"}}}}},
+		{"body", `{"body":"b"}`, with(func(l *Line) { l.Task.Body = "b" })},
 		{"context and input files", `{"context":"internal","inputFiles":["i"]}`, with(func(l *Line) { l.Task.Context, l.Task.Inputs = "internal", []string{"i"} })},
 		{"project cleared", `{"project":""}`, with(func(l *Line) { l.Task.Project = "" })},
 		{"no steps", `{"subtasks":[]}`, with(func(l *Line) { l.Task.Steps = []string{pipeline.DefaultStep} })},

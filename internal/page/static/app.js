@@ -526,6 +526,8 @@ function drawDetail(detail) {
   // The buttons below say what to do about what is due.
   $("taskNext").hidden = !detail.next || due(state.tasks.get(open));
   put($("taskNext"), steps(detail.next, detail.or));
+  $("taskBodyBox").hidden = !detail.body;
+  put($("taskBody"), detail.body || "");
   $("taskLogBox").hidden = !detail.log;
   if (detail.log) {
     put($("logHeading"), `Last lines of run ${detail.log.run}`);
