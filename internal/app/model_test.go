@@ -22,11 +22,7 @@ const (
 // against a simple model of each task. A script that goes wrong is made as
 // short as it can be, and told.
 func TestModel(t *testing.T) { // not in parallel: the hook for crashes is everybody's
-	usual := 8
-	if crashtest.Raced {
-		usual = 4
-	}
-	seed, runs := number(t, modelSeed, int(time.Now().UnixNano()%1e6)), number(t, modelRuns, crashtest.Fewer(usual))
+	seed, runs := number(t, modelSeed, int(time.Now().UnixNano()%1e6)), number(t, modelRuns, crashtest.Fewer(8))
 	defer mortality.arm()()
 	for ; runs > 0; runs, seed = runs-1, seed+1 {
 		acts := script(uint64(seed))

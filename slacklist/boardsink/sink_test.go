@@ -84,7 +84,7 @@ func TestManyTasks(t *testing.T) {
 	w.Faults.Reset()
 	before = w.store.Writes()
 	w.delivers()
-	if got, want := w.calls(), fmt.Sprintf("list %d, update %d", (2*n+999)/1000, n*2/cellsAtOnce); got != want {
+	if got, want := w.calls(), fmt.Sprintf("list %d, update %d", (2*n+999)/1000, (2*n+cellsAtOnce-1)/cellsAtOnce); got != want {
 		t.Errorf("calls %s, want %s", got, want)
 	}
 	if writes := w.store.Writes() - before; writes > n*2/cellsAtOnce+5 {

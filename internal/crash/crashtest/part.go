@@ -13,7 +13,7 @@ import (
 // day; the log of the test names it. The environment says otherwise:
 //
 //	OTM_SEED=n        the part of day n, counted from 1970; a run that failed is repeated so
-//	OTM_TEST_PARTS=n  walks have n parts instead of 4, of 8 with the race detector, or of
+//	OTM_TEST_PARTS=n  walks have n parts instead of 4, of 16 with the race detector, or of
 //	                  40 with -short; 1 takes all cases
 //	OTM_TEST_WHOLE=1  all cases, and those that differ from others in small things
 const (
@@ -22,7 +22,7 @@ const (
 	wholeEnv = "OTM_TEST_WHOLE"
 
 	usualParts = 4
-	racedParts = 8
+	racedParts = 16
 	shortParts = 40
 )
 
@@ -93,10 +93,14 @@ func Part[T any](t testing.TB, cases []T) (chosen []T) {
 	return chosen
 }
 
-// Fewer returns n, or an eighth of it with -short: for tests that take random cases.
+// Fewer returns n, a third of it with the race detector, or an eighth with -short: for tests
+// that take many cases of one kind.
 func Fewer(n int) int {
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		return (n + 7) / 8
+	case Raced && !Whole():
+		return (n + 2) / 3
 	}
 	return n
 }
