@@ -417,8 +417,21 @@ func TestReaders(t *testing.T) {
 	if is := ask[struct{ Health string }](c, "GET", "/status", nil); is.Health == "" {
 		t.Error("the status has no health")
 	}
+	if slow := ask[[]struct{ TaskID string }](c, "GET", "/why", nil); slow == nil {
+		t.Error("what stands too long is no list")
+	}
+	if is := ask[struct{ Created int }](c, "GET", "/stats?since=2026-01-01T00:00:00Z", nil); is.Created != 6 {
+		t.Errorf("%d tasks were created", is.Created)
+	}
+	if is := ask[struct{ Months []struct{ Month string } }](c, "GET", "/stats?year=2024", nil); len(is.Months) != 12 || is.Months[11].Month != "2024-12" {
+		t.Errorf("months %v", is.Months)
+	}
+	if is := ask[struct{ Opened int }](c, "GET", "/daily?date="+time.Now().Format(time.DateOnly), nil); is.Opened != 1 {
+		t.Errorf("%d incidents today", is.Opened)
+	}
+	ask[object](c, "GET", "/daily", nil)
 	for path, where := range map[string]string{"/tasks?status=nearly": "query.status", "/tasks?after=x": "query.after", "/tasks/x": "path.id", "/tasks?limit=0": "query.limit",
-		"/events?type=Nothing": "query.type"} {
+		"/events?type=Nothing": "query.type", "/daily?date=today": "query.date", "/stats?year=2024&since=2026-01-01T00:00:00Z": "query.year", "/stats?year=20": "query.year"} {
 		c.refused(http.StatusUnprocessableEntity, "GET", path, nil, where)
 	}
 	c.refused(http.StatusNotFound, "GET", "/tasks/99", nil, "path.id")

@@ -111,6 +111,27 @@ func readers(s *server) {
 			}
 			return view.SummaryOf(v, maxFailed), v.Err()
 		})
+	add(s, op{http.MethodGet, "/why", "listSlow", "Say which tasks have stood too long, why, and what to do", "As otm why --all does."},
+		func(ctx context.Context, _ *struct{}) ([]why.Entry, error) {
+			v, err := b.View(ctx, false)
+			if err != nil {
+				return nil, err
+			}
+			return why.Slow(v)
+		})
+	add(s, op{http.MethodGet, "/stats", "getStats", "Say how many tasks were done, how long they took, and what went wrong", "As otm stats does."},
+		func(ctx context.Context, in *struct {
+			Since time.Time `query:"since" doc:"30 days ago where none is given"`
+			Year  int       `query:"year" minimum:"2000" maximum:"9999" doc:"Of a year, by months as well"`
+		}) (*app.Stats, error) {
+			return app.StatsOf(ctx, b.Home, in.Since, in.Year)
+		})
+	add(s, op{http.MethodGet, "/daily", "getDaily", "Say which incidents came up in a day", "As otm daily does."},
+		func(ctx context.Context, in *struct {
+			Date string `query:"date" doc:"Such as 2026-11-29; yesterday where none is given"`
+		}) (*app.Day, error) {
+			return app.DayOf(ctx, b.Home, in.Date)
+		})
 	add(s, op{http.MethodGet, "/incidents", "listIncidents", "List what is wrong, since when, and what to do", "As otm incidents does."},
 		func(ctx context.Context, in *struct {
 			All   bool      `query:"all" doc:"Also those that are closed"`

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -229,19 +230,10 @@ came up for the first time, and how many OTM put right by itself. A day ends at 
 midnight of this machine.`,
 		Example: "  otm daily\n  otm daily --date 2026-11-29",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
-			now := h.Now()
-			from := time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, now.Location())
-			if date != "" {
-				var err error
-				if from, err = time.ParseInLocation(time.DateOnly, date, now.Location()); err != nil {
-					return cli.Errorf(cli.Usage, "--date %q is no day", date).Hint("otm daily --date %s", now.Format(time.DateOnly))
-				}
+			d, err := DayOf(ctx, h, date)
+			if wrong := (*FieldError)(nil); errors.As(err, &wrong) {
+				return cli.Errorf(cli.Usage, "--date %w", wrong.Err).Hint("otm daily --date %s", h.Now().Format(time.DateOnly))
 			}
-			store, err := h.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
-			d, err := incident.Daily(ctx, store, from, from.AddDate(0, 0, 1))
 			if err != nil {
 				return err
 			}
@@ -255,6 +247,26 @@ midnight of this machine.`,
 	c.Flags().StringVar(&date, "date", "", "the day, such as 2026-11-29 (default: yesterday)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return c
+}
+
+// Day counts the incidents of a day.
+type Day = incident.Day
+
+// DayOf counts the incidents of a day; "": yesterday. The error may be a *FieldError.
+func DayOf(ctx context.Context, h *Home, date string) (*Day, error) {
+	now := h.Now()
+	from := time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, now.Location())
+	if date != "" {
+		var err error
+		if from, err = time.ParseInLocation(time.DateOnly, date, now.Location()); err != nil {
+			return nil, &FieldError{"query.date", fmt.Errorf("%q is no day", date)}
+		}
+	}
+	store, err := h.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return incident.Daily(ctx, store, from, from.AddDate(0, 0, 1))
 }
 
 // tagIncident is otm incident tag.

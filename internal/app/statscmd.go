@@ -1,8 +1,8 @@
 package app
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,23 +91,15 @@ results wait for a review, runs and retries, and incidents by their codes. The f
 reach back to the first task: archives count.`,
 		Example: "  otm stats\n  otm stats --since 7d --json\n  otm stats --year 2026",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
-			now := h.Now()
 			f := core.EventFilter{}
-			if err := eventFilter(&f, "", cmp.Or(since, "30d"), now); err != nil {
+			if err := eventFilter(&f, "", since, h.Now()); err != nil {
 				return err
 			}
-			stats := &Stats{Since: f.Since, Until: now}
-			switch {
-			case year != 0 && since != "":
+			if year != 0 && since != "" {
 				return cli.Errorf(cli.Usage, "give --since or --year").Hint("otm stats --year %d", year)
-			case year != 0:
-				stats.Since = time.Date(year, 1, 1, 0, 0, 0, 0, now.Location())
-				stats.Until = stats.Since.AddDate(1, 0, 0)
-				for m := range 12 {
-					stats.Months = append(stats.Months, &MonthStats{Month: stats.Since.AddDate(0, m, 0).Format("2006-01")})
-				}
 			}
-			if err := stats.count(ctx, h); err != nil {
+			stats, err := StatsOf(ctx, h, f.Since, year)
+			if err != nil {
 				return err
 			}
 			if asJSON {
@@ -120,6 +112,27 @@ reach back to the first task: archives count.`,
 	c.Flags().IntVar(&year, "year", 0, "of a year, such as 2026, by months as well")
 	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return c
+}
+
+// StatsOf returns the figures of the time since one, or of a year if that is not 0. Without both,
+// they are those of the last 30 days. The error may be a *FieldError.
+func StatsOf(ctx context.Context, h *Home, since time.Time, year int) (*Stats, error) {
+	now := h.Now()
+	switch {
+	case since.IsZero():
+		since = now.Add(-30 * 24 * time.Hour)
+	case year != 0:
+		return nil, &FieldError{"query.year", errors.New("give since or year")}
+	}
+	s := &Stats{Since: since, Until: now, Agents: []*AgentStats{}}
+	if year != 0 {
+		s.Since = time.Date(year, 1, 1, 0, 0, 0, 0, now.Location())
+		s.Until = s.Since.AddDate(1, 0, 0)
+		for m := range 12 {
+			s.Months = append(s.Months, &MonthStats{Month: s.Since.AddDate(0, m, 0).Format("2006-01")})
+		}
+	}
+	return s, s.count(ctx, h)
 }
 
 func (s *Stats) count(ctx context.Context, h *Home) error {
