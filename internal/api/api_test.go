@@ -297,6 +297,25 @@ func TestThread(t *testing.T) {
 	bot.refused(http.StatusConflict, "POST", "/tasks/1/report", object{"run": 1, "status": "blocked", "reason": "no"}, `"allowed":["assigned","in_progress","blocked"]`)
 }
 
+// A task of the shared queue is claimed by the agent that asks for its next task, and has its
+// body.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	c := upped(t, newHome(t, ""))
+	made := ask[answer](c, "POST", "/tasks", object{"title": "Sort the mail", "agent": "queue", "body": "By date.\nThen by name."})
+	until(c, "/status", func(s struct{ SharedQueue int }) bool { return s.SharedQueue == 1 })
+	taken := ask[struct {
+		Task struct{ TaskID, Agent, Body string }
+	}](c.as("devdas", tokens.Bot), "POST", "/agents/devdas/next", nil).Task
+	if taken.TaskID != made.TaskID || taken.Agent != "devdas" || taken.Body != "By date.\nThen by name." {
+		t.Errorf("taken %+v", taken)
+	}
+	if is := ask[answer](c, "POST", "/tasks/1/assign", object{"to": "Queue"}); is.TaskID != made.TaskID {
+		t.Errorf("put back %+v", is)
+	}
+	until(c, "/tasks?agent=queue", func(l tasks) bool { return len(l.Tasks) == 1 && l.Tasks[0].Status == "new" })
+}
+
 // A drop that failed is put back, as it is or with a new id for its task.
 func TestRetryDrop(t *testing.T) {
 	t.Parallel()

@@ -173,6 +173,54 @@ func TestAssigneesArePeople(t *testing.T) {
 	}
 }
 
+// A task of the shared queue has no assignee where the list cannot show one: that is nobody's
+// choice, and its row shows who claimed it.
+func TestSharedQueueWithoutTheOption(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"user", "select"} {
+		w := newWorld(t)
+		columns, err := w.Server.Columns(w.ListID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns = slices.DeleteFunc(columns, func(c boardtest.Column) bool {
+			return c.Type == "todo_completed" || c.Type == "todo_assignee" || c.Type == "todo_due_date"
+		})
+		for i := range columns {
+			switch {
+			case columns[i].Name != "Assignee":
+			case kind == "user":
+				columns[i].Type, columns[i].Options = "user", nil
+			default:
+				columns[i].Options = []boardtest.Choice{{Value: "OptDev", Label: "Dev Das"}}
+			}
+		}
+		list, err := w.Server.AddList("", "Tasks", columns...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ListID = list
+		w.client = slacklist.New(slacklist.Options{Dir: w.dir, URL: w.URL, ListID: list, Token: w.Token, Now: w.clock.Now})
+		w.store.Request(t.Context(), w.clock.Now(), pipeline.Task{ID: 1, Title: "x", Agent: pipeline.SharedQueue, Steps: []string{"a"}})
+		shows := func(when, assignee, agent string) {
+			t.Helper()
+			if got := codes(w.delivers()); got != "" {
+				t.Errorf("%s, %s: left %s", kind, when, got)
+			}
+			w.looks(time.Minute)
+			if row := w.row(1); row.Assignee != assignee || w.task(1).Agent != agent {
+				t.Errorf("%s, %s: the row shows %q, the agent is %q", kind, when, row.Assignee, w.task(1).Agent)
+			}
+		}
+		own := map[string]string{"user": "U0DEVDAS", "select": "Dev Das"}[kind]
+		shows("at first", "", "queue")
+		w.do(core.ByAgent("devdas"), 1, core.Claim{Workspace: "/w"})
+		shows("claimed", own, "devdas")
+		w.do(core.ByPerson("Page"), 1, core.Edits{Status: new(pipeline.New)})
+		shows("released", "", "queue")
+	}
+}
+
 // A status is read again before it is overwritten if it is older than a few seconds,
 // and not before.
 func TestStatusIsReadAgain(t *testing.T) {

@@ -223,6 +223,17 @@ func TestCompare(t *testing.T) {
 		}, edits + "status=new title=Build them agent=olga"},
 
 		{"assignee by label", func(s *scene) { s.row.Assignee = "Archibald"; byRob(s.row) }, edits + "agent=archibald"},
+		{"the shared queue by its option", func(s *scene) { s.row.Assignee = "Queue"; byRob(s.row) }, edits + "agent=Queue"},
+		{"the shared queue, for which there is no option", func(s *scene) {
+			s.task.Agent, s.task.Shown.Agent, s.row.Assignee = "queue", "queue", ""
+			byRob(s.row)
+		}, ""},
+		{"claimed, and not written yet", func(s *scene) { s.task.Shown.Agent, s.row.Assignee = "queue", ""; byRob(s.row) }, ""},
+		{"back in the shared queue, and the answer was lost", func(s *scene) { s.task.Agent, s.row.Assignee = "queue", "" }, dispatcher + "Written status=in_progress title=Build it agent=queue remaining=1"},
+		{"taken out of the shared queue", func(s *scene) {
+			s.task.Agent, s.task.Shown.Agent, s.row.Assignee = "queue", "queue", "archibald"
+			byRob(s.row)
+		}, edits + "agent=archibald"},
 		{"assignee by user", func(s *scene) { s.row.Assignee = "U0ARCH"; byRob(s.row) }, edits + "agent=archibald"},
 		{"the same agent, spelt otherwise", func(s *scene) { s.row.Assignee = "dev-das" }, ""},
 		{"assignee that nobody knows", func(s *scene) { s.row.Assignee = "Nobody"; byRob(s.row) }, edits + "agent=Nobody"},
