@@ -251,7 +251,7 @@ func (ch *choice) claim(ctx context.Context) (*Taken, error) {
 		if err != nil {
 			return nil, err
 		}
-		crash.Point("next.claimed")
+		crash.Point("next.noted")
 		e := entryOf(taken.Task)
 		ch.file.Put(e)
 		taken.entry = *e

@@ -72,7 +72,7 @@ var (
 		"sweep":   append([]string{"inject.done", "inject.delivered", "settle.copied", "settle.unlinking", "settle.taken", "settle.unlinked"}, boardPoints...),
 		"pass":    append([]string{"dispatch.entered", "dispatch.flipped", "dispatch.file.before", "dispatch.file.after"}, boardPoints...),
 		"detect":  append([]string{"update.before", "update.after", "board.updated", "board.noted"}, storePoints...),
-		"next":    {"next.picked", "next.noted", "next.claimed", "dispatch.file.before", "dispatch.file.after", "store.done", "outbox.leased", "outbox.delivered"},
+		"next":    {"next.picked", "next.noted", "dispatch.file.before", "dispatch.file.after", "store.done", "outbox.leased", "outbox.delivered"},
 		"archive": {"archive.marked", "archive.deleted", "delete.before", "delete.after", "board.deleted", "board.noted", "store.done", "outbox.leased", "snapshot.after"},
 	}
 )
