@@ -182,6 +182,9 @@ type Batch interface {
 	// Refresh walks the board unless the rows are Fresh; 0 walks always.
 	Refresh(ctx context.Context, maxAge time.Duration) error
 
+	// AtOnce is how many goroutines may call Create at a time, while nothing else is called.
+	// It is 1 where calls are limited: then each task gets its rows before the next one.
+	AtOnce() int
 	// Create makes a row below parent, or at the top where parent is "".
 	Create(ctx context.Context, parent string, cells ...Cell) (string, error)
 	// Update writes cells to rows: in one call where the board allows it, else

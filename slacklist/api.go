@@ -40,7 +40,7 @@ type api struct {
 
 func newAPI(o *Options) *api {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 4
+	transport.MaxIdleConnsPerHost = createsAtOnce
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect may lead to another host
 	return &api{
 		client: &http.Client{Transport: transport, CheckRedirect: stay},

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"otm/internal/crash"
@@ -24,6 +25,19 @@ type batch struct {
 	snap    *snapshot
 	unsaved bool // the board is ahead of snapshot.json
 	dirty   bool // snap differs from snapshot.json
+
+	creating sync.Mutex // held by Create, but for the time of its call
+}
+
+// createsAtOnce is how many rows are made at a time on a board without limits.
+const createsAtOnce = 16
+
+// AtOnce implements pipeline.Batch.
+func (b *batch) AtOnce() int {
+	if b.opts.Budget > 0 {
+		return 1
+	}
+	return createsAtOnce
 }
 
 // aheadOfSnapshot is called before each write.

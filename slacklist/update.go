@@ -41,8 +41,11 @@ func (w *writer) do(ctx context.Context, method string, call func() error) error
 }
 
 // Create makes a row below parent, or at the top if parent is "", and returns
-// its id. If the error says MaybeApplied, the row may exist.
+// its id. If the error says MaybeApplied, the row may exist. Several goroutines may call
+// it at a time.
 func (w *writer) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (id string, err error) {
+	w.creating.Lock()
+	defer w.creating.Unlock()
 	err = w.schemas.retry(ctx, cells, func() (err error) {
 		id, err = w.create(ctx, parent, cells)
 		return err
@@ -67,7 +70,11 @@ func (w *writer) create(ctx context.Context, parent string, cells []pipeline.Cel
 	err = w.do(ctx, createMethod, func() (err error) {
 		asked = w.opts.Now()
 		crash.Point("create.before")
-		r, err = w.api.call(ctx, createMethod, form)
+		func() {
+			w.creating.Unlock()
+			defer w.creating.Lock()
+			r, err = w.api.call(ctx, createMethod, form)
+		}()
 		crash.Point("create.after")
 		return err
 	})

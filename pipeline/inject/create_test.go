@@ -620,6 +620,7 @@ func TestDedupDoesNotGiveUpOnWhatWasAsked(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.eng.Board = bent{w.eng.Board, func(b pipeline.Batch) pipeline.Batch { return oneByOne{b} }}
 	bad, step, good := w.create(1, "Bad"), w.create(2, "Bad step", "x", "y"), w.create(3, "Good")
 	w.Faults.Next(createMethod, boardtest.ErrorCode("invalid_blocks"), // the first row
 		boardtest.Pass(), boardtest.Pass(), boardtest.ErrorCode("invalid_text_block")) // a step of the second

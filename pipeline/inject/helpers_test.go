@@ -573,6 +573,11 @@ func (w *world) begun(id pipeline.TaskID, title string, steps ...string) {
 	w.sweepTo(1, 0, 0)
 }
 
+// oneByOne makes one row at a time, as on a board with limits.
+type oneByOne struct{ pipeline.Batch }
+
+func (oneByOne) AtOnce() int { return 1 }
+
 // bent is a board whose batches are other ones.
 type bent struct {
 	pipeline.Board

@@ -56,7 +56,7 @@ func (f *finder) needsWalk() bool {
 			return true
 		}
 		there := t.RowID != "" || f.b.TaskRow(t.ID) != nil // maybe not any more, or with another Task ID
-		if !f.fits(t) && !f.b.Fresh(pipeline.StatusAge) {
+		if !f.fits(t, 0) && !f.b.Fresh(pipeline.StatusAge) {
 			return true // somebody may have made room
 		}
 		if lacksRows(t) && (!f.b.Fresh(createAge) || f.asksForWalk(w) || there && !f.b.Fresh(pipeline.StatusAge)) {

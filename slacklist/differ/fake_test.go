@@ -54,6 +54,7 @@ func (f *fakeBatch) StepRows(parent string) (rows []*pipeline.Row) {
 
 func (f *fakeBatch) WalkAt() time.Time        { return f.walkAt }
 func (f *fakeBatch) Fresh(time.Duration) bool { return f.stale == nil }
+func (f *fakeBatch) AtOnce() int              { return 1 }
 func (f *fakeBatch) Over() bool               { return false }
 
 func (f *fakeBatch) Refresh(context.Context, time.Duration) error {
