@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -31,30 +32,35 @@ func Unmarshal(data []byte, v any) error {
 	return json.Unmarshal(plain, v)
 }
 
-// The parts of a text of JSON5. A word is a name or a number.
+// The parts of a text of JSON5. A word is a name or a number. They are compiled when they are
+// used first: most commands start and read no JSON5.
 var (
-	space = regexp.MustCompile(`^(?:[\s\v\p{Z}\x{feff}]|//[^\n\r]*|/\*(?s:.*?)\*/)+`)
-	token = regexp.MustCompile(`^(?:[{}\[\]:,]|"(?:[^"\\\n\r]|\\(?s:.))*"|'(?:[^'\\\n\r]|\\(?s:.))*'|[\p{L}\p{N}$_+.-]+)`)
+	space = compiled(`^(?:[\s\v\p{Z}\x{feff}]|//[^\n\r]*|/\*(?s:.*?)\*/)+`)
+	token = compiled(`^(?:[{}\[\]:,]|"(?:[^"\\\n\r]|\\(?s:.))*"|'(?:[^'\\\n\r]|\\(?s:.))*'|[\p{L}\p{N}$_+.-]+)`)
 	// special are the parts of a text in quotes that JSON writes otherwise.
-	special = regexp.MustCompile(`\\(?:x[0-9a-fA-F]{2}|\r\n|(?s:.))|["\x00-\x1f]`)
+	special = compiled(`\\(?:x[0-9a-fA-F]{2}|\r\n|(?s:.))|["\x00-\x1f]`)
 )
+
+func compiled(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 // toJSON rewrites the tokens of a text of JSON5 as those of JSON. Their order is checked
 // when the result is parsed.
 func toJSON(data []byte) ([]byte, error) {
 	in, out := string(data), new(bytes.Buffer)
 	comma := false // one was read, and is written unless a bracket closes
-	for rest := in[len(space.FindString(in)):]; rest != ""; {
+	for rest := in[len(space().FindString(in)):]; rest != ""; {
 		fail := func(what string) ([]byte, error) {
 			return nil, fmt.Errorf("line %d: %s", 1+strings.Count(in[:len(in)-len(rest)], "\n"), what)
 		}
-		t := token.FindString(rest)
+		t := token().FindString(rest)
 		if t == "" {
 			first, _ := utf8.DecodeRuneInString(rest)
 			return fail(fmt.Sprintf("unexpected %q", first))
 		}
 		next := rest[len(t):]
-		next = next[len(space.FindString(next)):]
+		next = next[len(space().FindString(next)):]
 		switch {
 		case t == "," && comma:
 			return fail("two commas")
@@ -78,7 +84,7 @@ func toJSON(data []byte) ([]byte, error) {
 func rewritten(t string, isKey bool) (string, bool) {
 	switch {
 	case t[0] == '"' || t[0] == '\'':
-		return `"` + special.ReplaceAllStringFunc(t[1:len(t)-1], escaped) + `"`, true
+		return `"` + special().ReplaceAllStringFunc(t[1:len(t)-1], escaped) + `"`, true
 	case isKey && !strings.Contains("{}[]:", t):
 		return strconv.Quote(t), true
 	case json.Valid([]byte(t)) || strings.Contains("{}[]:", t):
