@@ -13,8 +13,8 @@ import (
 )
 
 // TestDrainUnderSlacksLimits drops many tasks at once and has them brought to a
-// list under Slack's limits: that takes no more than a tenth and a second longer than
-// the limits allow, and Slack never has to refuse a call. (Time is virtual here,
+// list under Slack's limits: that takes no more than an eighth longer than the
+// limits allow, and Slack never has to refuse a call. (Time is virtual here,
 // so that this says nothing of the machine.)
 func TestDrainUnderSlacksLimits(t *testing.T) { // not in parallel: all calls lead to its board
 	crashtest.Long(t, "brings 100 tasks to a board")
@@ -41,7 +41,7 @@ func TestDrainUnderSlacksLimits(t *testing.T) { // not in parallel: all calls le
 		allowed := time.Duration(tasks*(1+steps)-limit) * time.Minute / limit
 		took := lastRow(t, v, ids).Sub(begun)
 		t.Logf("%d rows in %v, %v allowed", tasks*(1+steps), took, allowed)
-		if took > allowed+allowed/10+time.Second {
+		if took > allowed+allowed/8 {
 			t.Errorf("%d rows took %v, the limits allow %v", tasks*(1+steps), took, allowed)
 		}
 		if said := v.far.overLimits(); said != "" {
