@@ -116,14 +116,52 @@ func TestProgressStartsAtOnce(t *testing.T) {
 	want(t, "health", words(health.Finding(w.clock.Now()), health.Failures, err), "<nil> 0 <nil>")
 }
 
+// OTM leaves an agent alone, and somebody starts it by hand: otm next gives it its task. With
+// the first thing that it gets done it is started again. What it may say for ever is no such
+// thing.
+func TestGettingOnEndsThePause(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		report func(w *world, id pipeline.TaskID)
+		ends   bool
+	}{
+		"a step":    {func(w *world, id pipeline.TaskID) { w.report(id, "", 1) }, true},
+		"its end":   {func(w *world, id pipeline.TaskID) { w.report(id, pipeline.AgentDone) }, true},
+		"a status":  {func(w *world, id pipeline.TaskID) { w.report(id, pipeline.InProgress) }, false},
+		"a block":   {func(w *world, id pipeline.TaskID) { w.report(id, pipeline.Blocked) }, false},
+		"a failure": {func(w *world, id pipeline.TaskID) { w.report(id, pipeline.Failed) }, false},
+		"nothing":   {func(*world, pipeline.TaskID) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, `exit 1`)
+			id := w.create("x", "alpha", pipeline.High, "one", "two")
+			w.create("y", "alpha", pipeline.Normal)
+			w.while(10*time.Minute, func() {})
+			leftAlone := func() bool {
+				health, err := AgentHealth(w.Context(), w.store, w.dir, w.agent("alpha"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return !health.LeftAlone.IsZero()
+			}
+			want(t, "left alone", leftAlone(), true)
+			want(t, "takes", w.next("alpha"), id)
+			c.report(w, id)
+			w.pass()
+			want(t, "left alone after its report", leftAlone(), !c.ends)
+		})
+	}
+}
+
 // Without work nothing is wrong with an agent, and nothing is promised, whatever its
 // last run came to. Its failures are not forgotten.
 func TestNoWorkNoProblem(t *testing.T) {
 	t.Parallel()
 	for name, finish := range map[string]func(w *world, id pipeline.TaskID){
-		"agent_done": func(w *world, id pipeline.TaskID) { w.report(id, pipeline.AgentDone) },
-		"blocked":    func(w *world, id pipeline.TaskID) { w.report(id, pipeline.Blocked) },
-		"cancelled":  func(w *world, id pipeline.TaskID) { w.edit(id, w.status(pipeline.Cancelled)) },
+		"set aside": func(w *world, id pipeline.TaskID) { w.edit(id, w.status(pipeline.Dormant)) },
+		"blocked":   func(w *world, id pipeline.TaskID) { w.report(id, pipeline.Blocked) },
+		"cancelled": func(w *world, id pipeline.TaskID) { w.edit(id, w.status(pipeline.Cancelled)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -29,7 +29,7 @@ func (wg *waking) judgeStart(ctx context.Context, s *situation) error {
 	}
 	judge := core.JudgeStart{
 		MaxFailures: wg.Times.RewakeMax, Over: !s.Running, Setup: setupOf(s.agent),
-		Hangs: s.hangsSince(), Ends: s.ends(), Asked: s.askedSince(last), Rests: len(s.work()) == 0,
+		Hangs: s.hangsSince(), Ends: s.ends(), Asked: s.askedSince(last) || s.gotOnSince(last), Rests: len(s.work()) == 0,
 		Retries: slices.ContainsFunc(s.tasks, func(t *core.Task) bool { return t.Wait.BacksOff(s.now) }),
 	}
 	if over {
@@ -149,6 +149,15 @@ func (s *situation) askedSince(last *core.EndedStart) bool {
 		}
 	}
 	return false
+}
+
+// gotOnSince reports whether the agent got on with a task after its last start ended, as one
+// does that somebody else started. Reports that it may make without end are no such sign.
+func (s *situation) gotOnSince(last *core.EndedStart) bool {
+	return last != nil && slices.ContainsFunc(s.known(), func(t *core.Task) bool {
+		h := t.HeardOf(s.agent.Name)
+		return past(h.Progress, s.now).After(last.Ended) || past(h.Ended, s.now).After(last.Ended) && t.Status == pipeline.AgentDone
+	})
 }
 
 // setupOf describes how an agent is started now. Its program is the one that its command
