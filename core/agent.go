@@ -90,8 +90,8 @@ type EndedStart struct {
 // EX_TEMPFAIL of sysexits.h.
 const TryLater = 75
 
-// triesLater reports whether the start asked to be tried later. That is no failure.
-func (r *EndedStart) triesLater() bool {
+// TriesLater reports whether the start asked to be tried later. That is no failure.
+func (r *StartResult) TriesLater() bool {
 	return r.Code != nil && *r.Code == TryLater || !r.RetryAt.IsZero()
 }
 
@@ -140,7 +140,7 @@ func (a AgentState) judged(e StartEnd, maxFailures int) AgentState {
 		return a
 	}
 	a.Fruitless++
-	if !start.triesLater() {
+	if !start.TriesLater() {
 		a.Failures++
 	}
 	pause := pauses[min(a.Fruitless, len(pauses))-1]
@@ -162,7 +162,7 @@ func (a *AgentState) stumbled(e StartEnd) map[pipeline.TaskID]int {
 	counts := map[pipeline.TaskID]int{}
 	for id, given := range e.Unfinished {
 		n := a.Stumbled[id]
-		if given && !e.Start.triesLater() {
+		if given && !e.Start.TriesLater() {
 			n++
 		}
 		if n > 0 {

@@ -423,10 +423,12 @@ func TestC3TryLater(t *testing.T) {
 		w.clock.Advance(pause / 2)
 		want(t, fmt.Sprint("start ", n+1), w.pass().Woken, 1)
 		w.ended()
+		w.pass()
+		health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
+		told := health.Finding(w.clock.Now())
+		want(t, "health", words(told.Code, told.Condition().Kind == "rate limit", health.Failures, *health.LastStart.Code, err),
+			words(map[bool]explain.Code{false: explain.AgentLater, true: explain.AgentLimited}[n >= 2], n >= 2, 0, 75, nil))
 	}
-	w.pass()
-	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.Finding(w.clock.Now()).Code, health.Failures, *health.LastStart.Code, err), words(explain.AgentLater, 0, 75, nil))
 }
 
 // An agent that takes one task a run is started for each, without a pause.

@@ -85,6 +85,10 @@ func (h Health) endsLate(now time.Time) bool {
 	return h.Ends != nil && !now.Before(h.Ends.Since.Add(endLate))
 }
 
+// limitedAfter is how often in a row an agent has to ask for a later start, without a failure,
+// until people are told of a rate limit.
+const limitedAfter = 3
+
 // afterRuns says that OTM delays the next start after runs without progress; nil: it does
 // not.
 func (h Health) afterRuns() *explain.Finding {
@@ -98,7 +102,12 @@ func (h Health) afterRuns() *explain.Finding {
 		return nil
 	}
 	run := h.LastStart
-	if code == explain.AgentPausing && run.Code != nil && *run.Code == core.TryLater {
+	n := h.Failures
+	switch {
+	case code != explain.AgentPausing || !run.TriesLater():
+	case n == 0 && h.Fruitless >= limitedAfter:
+		code, n = explain.AgentLimited, h.Fruitless
+	default:
 		code = explain.AgentLater
 	}
 	look := "tail " + safe.Quote(run.Log)
@@ -114,7 +123,7 @@ func (h Health) afterRuns() *explain.Finding {
 	if run.LastWords != "" {
 		how += ", and it said last: " + strconv.Quote(run.LastWords)
 	}
-	f := h.found(code, "n", h.Failures, "ended", run.Ended, "how", how, "next", h.NextStart, "look", look)
+	f := h.found(code, "n", n, "ended", run.Ended, "how", how, "next", h.NextStart, "look", look)
 	return &f
 }
 

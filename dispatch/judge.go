@@ -70,7 +70,7 @@ func (s *situation) failRuns(over bool, w *core.Wake, types pipeline.Types) (com
 	if !over || w.Via == pipeline.TriggerGateway && !w.Outcome.Failed() && !endedWell(w) {
 		return nil
 	}
-	later := w.Code != nil && *w.Code == core.TryLater || !w.RetryAt.IsZero() || s.state.Ends.Canceled()
+	later := w.TriesLater() || s.state.Ends.Canceled()
 	for _, t := range s.known() {
 		run := t.Runs.Open()
 		if run == nil || !core.SameAgent(run.Agent, s.agent.Name) {

@@ -2,12 +2,14 @@ package dispatch
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -108,5 +110,26 @@ func TestC56EndCountsAtOnce(t *testing.T) {
 		w.clock.Advance(10 * time.Second)
 		want(t, string(outcome)+": woken again", w.pass().Woken, 1)
 		want(t, "asked", len(w.waker.asked), 0)
+	}
+}
+
+// A run that the gateway failed with retryAfterMs met a limit: the task loses no try, the agent
+// is not left alone, and after three in a row people are told of a rate limit.
+func TestRetryAfterCountsNoTry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.Normal)
+	for n, told := range []explain.Code{explain.AgentLater, explain.AgentLater, explain.AgentLimited, explain.AgentLimited} {
+		want(t, fmt.Sprint("start ", n+1), w.pass().Woken, 1)
+		want(t, "takes", w.next("alpha"), id)
+		wakes := w.record(id).Wakes
+		end := core.EndStart{Key: wakes[len(wakes)-1].Key, Outcome: core.OutcomeFailed, Detail: "429", RetryAfter: time.Minute}
+		if _, err := RecordEnd(t.Context(), w.store, end, w.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+		w.pass()
+		health, err := AgentHealth(t.Context(), w.store, w.dir, w.agent("alpha"))
+		want(t, "health", words(health.Finding(w.clock.Now()).Code, health.LeftAlone.IsZero(), w.record(id).Runs.Tries(0), err), words(told, true, 0, nil))
+		w.clock.Advance(45 * time.Minute)
 	}
 }

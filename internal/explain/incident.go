@@ -25,6 +25,7 @@ var (
 	rework      = Condition{"ERR-12", "rework not begun"}
 	full        = Condition{"", "list full"}
 	rests       = Condition{"", "waits for a person"}
+	rateLimit   = Condition{"", "rate limit"}
 	gateway     = Condition{"", "gateway away"}
 	boardAway   = Condition{"", "board away"}
 	dead        = Condition{"", "component dead"}
@@ -46,7 +47,7 @@ var Specified = []Condition{
 var conditions = map[Code]Condition{
 	TaskQuiet: silent, TaskSilent: silent, TaskSilentLong: silent, ProcessSilent: silent, ProcessSilentLong: silent, ProcessHolds: silent,
 	WakeUnheard: noWord, WakeFailed: wakeFails, WakeBarred: wakeFails, WakeUnknown: wakeFails,
-	AgentSeveral: severalOpen, ReworkQuiet: rework, TaskNoAgent: ghost, RowNoAgent: ghost,
+	AgentSeveral: severalOpen, AgentLimited: rateLimit, ReworkQuiet: rework, TaskNoAgent: ghost, RowNoAgent: ghost,
 	TaskRests: rests, TaskRestsLong: rests, ListFull: full, ListFullAt: full, ListNearlyFull: full, GatewayDown: gateway, GatewayRefusing: gateway,
 	TokenRefused: boardAway, ListReadOnly: boardAway,
 	ComponentUnknown: dead, ComponentNever: dead, ComponentAhead: dead, ComponentLate: dead, ComponentEnded: dead,

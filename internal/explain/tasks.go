@@ -111,6 +111,7 @@ var (
 	AgentPausing    = code("agent_pausing", Warn, "the last start of {agent} ended {ended:ago} without progress ({how}); it is started again {next:when}", lookAt, resume)
 	AgentHeld       = code("agent_held", OK, "{agent} is held for it until then, after starts without progress", resume)
 	AgentLater      = code("agent_later", OK, "{agent} asked {ended:ago} to be started later ({how}); it is started again {next:when}", lookAt, resume)
+	AgentLimited    = code("agent_limited", Warn, "{agent} seems to meet a rate limit: it asked {n:time|times} in a row to be started later, the last {ended:ago} ({how}); it is started again {next:when}", lookAt, resume)
 	AgentLeftAlone  = code("agent_left_alone", Fail, "{agent} is left alone: {n:start|starts} in a row ended without progress, the last {ended:ago} ({how}); the next probe starts {next:when}", lookAt, resume)
 	AgentEnding     = code("agent_ending", OK, "OTM told the process of {agent}, pid {pid}, {since:ago} to end, as {task} {why}", "")
 	AgentWillNotEnd = code("agent_will_not_end", Warn, "the process of {agent}, pid {pid}, still runs: OTM told it {since:ago} to end, as {task} {why}", "kill -KILL -- -{pid}")
