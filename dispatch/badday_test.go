@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -238,6 +239,65 @@ func TestReworkWithAllStepsTicked(t *testing.T) {
 	w.board.write(w.Context(), w.record(id))
 	w.while(time.Hour, func() { w.report(w.next("alpha"), pipeline.AgentDone) })
 	want(t, "in the end", w.record(id).Status, pipeline.AgentDone)
+}
+
+// A blocked agent is answered while it works on another task. That wakes nobody. It is given
+// the answered task next: by itself, or it is woken for it once its process or turn has ended.
+func TestAnsweredWhileItWorksOnAnother(t *testing.T) {
+	t.Parallel()
+	turn := func(w *world) { w.turnEnds("alpha", core.OutcomeOK) }
+	for name, c := range map[string]struct {
+		exec bool
+		done bool           // the other task is done
+		ends func(w *world) // nil: it goes on by itself
+	}{
+		"a command":                {true, true, (*world).letGo},
+		"a command that dies":      {true, false, (*world).letGo},
+		"a turn":                   {false, true, turn},
+		"a turn that takes it too": {false, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha")
+			if c.exec {
+				w = newExecWorld(t, `cat go; exit 1`)
+				if err := syscall.Mkfifo(filepath.Join(w.agent("alpha").Workspace, "go"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			id, other, third := w.create("x", "alpha", pipeline.Normal), w.create("y", "alpha", pipeline.Normal), w.create("z", "alpha", pipeline.Normal)
+			want(t, "woken", w.pass().Woken, 1)
+			want(t, "takes", w.next("alpha"), id)
+			w.report(id, pipeline.Blocked)
+			want(t, "goes on with", w.next("alpha"), other)
+			w.edit(id, w.status(pipeline.InProgress), func(e *core.Edits) { answer := "green"; e.Reason = &answer })
+			want(t, "woken while it works", w.pass().Woken, 0)
+			want(t, "still at", w.next("alpha"), other)
+			if c.done {
+				w.report(other, pipeline.AgentDone)
+			}
+			if c.ends != nil {
+				c.ends(w)
+				want(t, "woken for the answer", w.pass().Woken, 1)
+				wakes := w.record(id).Wakes
+				want(t, "the first of its wake", wakes[len(wakes)-1].Tasks[0], id)
+			}
+			want(t, "takes", words(w.next("alpha"), w.record(id).Reason), words(id, "green"))
+			w.report(id, pipeline.AgentDone)
+			want(t, "runs", words(w.runsOf(id), w.runsOf(third)), "1 paused, 2 succeeded ")
+			want(t, "runs of the other", w.runsOf(other), map[bool]string{true: "1 succeeded", false: "1 failed"}[c.done])
+			if c.exec {
+				w.letGo()
+			}
+		})
+	}
+}
+
+// letGo lets a process of alpha that reads from the pipe "go" end, and waits for that.
+func (w *world) letGo() {
+	w.Helper()
+	w.write(filepath.Join(w.agent("alpha").Workspace, "go"), nil)
+	w.ended()
 }
 
 // Two reviewers decide at once, and one decides while a person edits the board: the
