@@ -450,6 +450,41 @@ func TestThinksForAnHour(t *testing.T) {
 	want(t, "its review rests for long", told(48*time.Hour), "task_rests_long fail")
 }
 
+// An agent that is silent for four hours is the orchestrator's matter: each agent that may review
+// is told by a message on the task, once for this silence, but not of its own silence.
+func TestSilenceIsEscalated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha", "beta", "gamma")
+	w.d.Reviewers = []string{"beta", "alpha"}
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "takes", w.next("alpha"), id)
+	said := func(d time.Duration) (thread, mentions string) {
+		w.clock.Advance(d)
+		w.pass()
+		_, mentions = w.news("beta")
+		return fmt.Sprint(w.count(id, "Said")), mentions
+	}
+	expect := func(what string, d time.Duration, messages int, mentions string) {
+		t.Helper()
+		n, told := said(d)
+		want(t, what, n+" "+told, fmt.Sprint(messages, " ", mentions))
+	}
+	since := func() string { return w.record(id).HeardOf("alpha").At.UTC().Format(time.RFC3339) }
+	expect("after three hours", 3*time.Hour, 0, "[]")
+	expect("after four hours", time.Hour+time.Minute, 1, "[said Nothing was heard of it from alpha since "+since()+".]")
+	expect("once", time.Hour, 1, "[]")
+	w.says(core.ByPerson("Ada"), id, "I look at it")
+	w.restart()
+	w.d.Reviewers = []string{"beta", "alpha"}
+	expect("once, whoever wrote since", 30*time.Hour, 2, "[]")
+	_, own := w.news("alpha")
+	want(t, "of its own silence", own, "[]")
+	w.report(id, pipeline.InProgress)
+	expect("after a word", time.Hour, 2, "[]")
+	expect("the next silence", 4*time.Hour, 3, "[said Nothing was heard of it from alpha since "+since()+".]")
+}
+
 // The types of tasks have rungs of their own. Without rungs nobody is told and asked.
 func TestRungsOfATypes(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,7 @@ type Dispatcher struct {
 	Wakers     map[pipeline.Trigger]Waker
 	Times      pipeline.Times
 	Types      pipeline.Types
+	Reviewers  []string // the agents that may review
 	// Look brings what people did on the board into the store. What it sees of the
 	// board may be at most maxAge old; negative: of any age. It adds what is to be told
 	// to the report. The error is one of our own files.
@@ -108,6 +109,9 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat
 		return rn.report, err
 	}
 	kp.reportSilent()
+	if err := kp.escalateSilent(ctx); err != nil {
+		return rn.report, err
+	}
 	wg := waking{run: rn}
 	return rn.report, wg.wake(ctx)
 }

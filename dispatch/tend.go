@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -152,6 +153,34 @@ func (kp *keeper) reportSilent() {
 			kp.report.Needs(*f)
 		}
 	}
+}
+
+// escalateSilent tells the agents that may review of the tasks whose agents have been silent for
+// so long as the rung says: otm next shows them the message, once.
+func (kp *keeper) escalateSilent(ctx context.Context) error {
+	looks := kp.looks()
+	var commands []core.Command
+	for i := range kp.Agents {
+		a := &kp.Agents[i]
+		others := slices.DeleteFunc(slices.Clone(kp.Reviewers), func(name string) bool { return core.SameAgent(name, a.Name) })
+		for _, t := range kp.byName[a.Name] {
+			s := looks.Silence(a, t)
+			told := t.LastMessage != nil && t.LastMessage.By == by() && !t.LastMessage.At.Before(s.Since)
+			if !s.Works || s.Rung < pipeline.RungLate || told || len(others) == 0 {
+				continue
+			}
+			since := s.Since.UTC().Format(time.RFC3339)
+			message := pipeline.Message{Text: fmt.Sprintf("Nothing was heard of it from %s since %s.", a.Name, since), Tag: pipeline.TagEscalate, Mentions: others}
+			// The id keeps it from being told twice where somebody else wrote since.
+			c := core.Command{ID: fmt.Sprintf("silent-%v-%s", t.ID, since), At: looks.Now, By: by(), Task: t.ID, Do: core.Say{Message: message}}
+			commands = append(commands, c)
+		}
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	_, err := kp.Store.Do(ctx, commands...)
+	return err
 }
 
 // reclaim takes tasks from agents that have been silent for as long as reclaim_after allows.

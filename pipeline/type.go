@@ -37,8 +37,8 @@ type Rung int
 const (
 	RungShown Rung = iota + 1 // it is shown
 	RungAsked                 // an agent at the gateway is woken once
-	RungLate
-	RungLong // also for people, and for a task that waits for a review or an answer
+	RungLate                  // the agents that may review are told
+	RungLong                  // also for people, and for a task that waits for a review or an answer
 	RungLast
 )
 
