@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -454,7 +455,12 @@ type slowBoard struct {
 func (s slowBoard) Begin(ctx context.Context) (pipeline.Batch, error) {
 	b, err := s.Board.Begin(ctx)
 	s.began()
-	return slowBatch{b, s.takes}, err
+	var one sync.Mutex // rows of several tasks may be made at a time
+	return slowBatch{b, func() {
+		one.Lock()
+		defer one.Unlock()
+		s.takes()
+	}}, err
 }
 
 type slowBatch struct {

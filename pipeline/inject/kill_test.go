@@ -206,7 +206,7 @@ func (w *world) checkAll(names []string) {
 func TestCaseB13TwoInjectors(t *testing.T) {
 	t.Parallel()
 	const atOnce = 50
-	files := crashtest.Fewer(1000)
+	files := crashtest.Fewer(1000) / atOnce * atOnce
 	w := newWorld(t)
 	w.sweep() // makes the inboxes
 	other := w.process(processDrainEnv + "=1")

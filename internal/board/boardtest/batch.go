@@ -2,6 +2,7 @@ package boardtest
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"otm/pipeline"
@@ -22,11 +23,14 @@ func (w *Wrapped) Begin(ctx context.Context) (pipeline.Batch, error) {
 	return w.Wrap(b), nil
 }
 
-// Disturbed is a batch with something before and after each call to the board.
+// Disturbed is a batch with something before and after each call to the board. The calls
+// may come from several goroutines; Before, After and IsOver run one at a time.
 type Disturbed struct {
 	pipeline.Batch
 	Before, After func() error // an error is the call's; nil: nothing happens
 	IsOver        func() bool  // besides what the batch says; nil: never
+
+	one sync.Mutex
 }
 
 // Disturb is a board of which all batches are disturbed.
@@ -55,15 +59,22 @@ func Failing(now func() bool, e pipeline.BoardError) func() error {
 }
 
 func (d *Disturbed) call(do func() error) error {
-	if d.Before != nil {
-		if err := d.Before(); err != nil {
-			return err
-		}
-	}
-	if err := do(); err != nil || d.After == nil {
+	if err := d.alone(d.Before); err != nil {
 		return err
 	}
-	return d.After()
+	if err := do(); err != nil {
+		return err
+	}
+	return d.alone(d.After)
+}
+
+func (d *Disturbed) alone(f func() error) error {
+	if f == nil {
+		return nil
+	}
+	d.one.Lock()
+	defer d.one.Unlock()
+	return f()
 }
 
 // IsGone implements pipeline.Batch, as do the other methods.
@@ -98,4 +109,8 @@ func (d *Disturbed) Delete(ctx context.Context, rows ...string) error {
 	return d.call(func() error { return d.Batch.Delete(ctx, rows...) })
 }
 
-func (d *Disturbed) Over() bool { return d.IsOver != nil && d.IsOver() || d.Batch.Over() }
+func (d *Disturbed) Over() bool {
+	d.one.Lock()
+	defer d.one.Unlock()
+	return d.IsOver != nil && d.IsOver() || d.Batch.Over()
+}
