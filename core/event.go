@@ -20,7 +20,7 @@ type Event struct {
 	Task  pipeline.TaskID // 0: of an agent, or of an incident that concerns no task
 	Agent string          // of whose state it is, or who took part; "": nobody
 	Cause string          // the id of the command
-	Trace pipeline.Trace  // the task's, or where that has none the command's
+	Trace pipeline.Trace  // a place in the task's trace; if the task has none, the command's
 	Data  Data
 }
 
@@ -445,8 +445,9 @@ func StoredAs(types []string) []string {
 }
 
 // EventVersion is the version of the forms in which events are kept. A form that a
-// reader of this version would misread raises it.
-const EventVersion = 1
+// reader of this version would misread raises it. Version 2 has HandedOut.Claimed, without
+// which a claimed task stays in the shared queue, TaskRequested.Body and Event.Trace.
+const EventVersion = 2
 
 // Types lists the names of all types of events.
 func Types() []string {

@@ -105,7 +105,7 @@ func TestEnvelope(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if env.Schema != "otm.event.v1" || env.EventID != e.ID || env.EventType != e.Type() || env.EventVersion != 1 || env.Sequence != e.Seq ||
+		if env.Schema != "otm.event.v1" || env.EventID != e.ID || env.EventType != e.Type() || env.EventVersion != 2 || env.Sequence != e.Seq ||
 			env.Scope != (Scope{"store-1", "default"}) || env.Producer != (Producer{"otm", "1.2"}) || env.Tags.Sensitivity != "internal" || env.Actor != e.By {
 			t.Errorf("%s: envelope %+v", e.Type(), env)
 		}

@@ -132,7 +132,7 @@ func TestEventsEnvelope(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]any{
-		"schema": "otm.event.v1", "sequence": 1.0, "event_type": "TaskRequested", "event_version": 1.0, "timestamp": "2026-03-14T09:00:00Z",
+		"schema": "otm.event.v1", "sequence": 1.0, "event_type": "TaskRequested", "event_version": 2.0, "timestamp": "2026-03-14T09:00:00Z",
 		"correlation_id": "T-00001", "causation_id": "d1", "idempotency_key": "d1",
 	} {
 		if e[key] != want {
