@@ -52,8 +52,8 @@ func Apply(s *State, e *Event) {
 func requested(e *Event, r *TaskRequested) *Task {
 	t := &Task{
 		ID: e.Task, DropID: r.DropID, Drop: r.Drop, Title: r.Title, Agent: r.Agent, Priority: r.Priority, Project: r.Project, Type: r.Type,
-		Context: r.Context, Inputs: r.Inputs, Body: r.Body, Parent: r.Parent, Trace: e.Trace, CreatedAt: r.CreatedAt.UTC(), Status: r.Status, StatusAt: e.At, StatusBy: e.By, Reason: r.Reason, Result: r.Result,
-		Attempt: r.Attempt, Unverified: r.Unverified,
+		Context: r.Context, Inputs: r.Inputs, Body: r.Body, Parent: r.Parent, Trace: e.Trace, CreatedAt: r.CreatedAt.UTC(),
+		Status: r.Status, StatusAt: e.At, StatusBy: e.By, Reason: r.Reason, Result: r.Result, Attempt: r.Attempt, Unverified: r.Unverified,
 	}
 	for _, title := range r.Steps {
 		change{t, e}.addStep(Step{Title: title})
@@ -135,7 +135,10 @@ func (t change) applyRun() {
 	switch data := e.Data.(type) {
 	case HandedOut:
 		t.Attempt = data.Attempt
-		t.Dispatch = &Dispatch{Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, Via: data.Via, At: e.At, AllTicked: data.AllTicked, Retry: t.Status == pipeline.Pending || data.Claimed}
+		t.Dispatch = &Dispatch{
+			Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, Via: data.Via, At: e.At, AllTicked: data.AllTicked,
+			Retry: t.Status == pipeline.Pending || data.Claimed,
+		}
 		if data.Claimed {
 			t.Agent, t.Claimed = data.Agent, true
 		}
@@ -297,16 +300,17 @@ func (t change) moved(m *TaskMoved) {
 	}
 }
 
-// returned puts a claimed task back into the shared queue as its run failed or somebody
-// released it. Who answers its agent, or sends its work back, means that agent.
+// returned puts a claimed task back into the shared queue if its run failed or somebody
+// released it. An answer or a rework is for the agent that claimed it, and so is the task
+// if OTM hands it out again because otm.toml gave that agent another name.
 func (t change) returned() {
 	switch {
 	case t.Status == pipeline.Pending && t.Wait != nil && t.Wait.Why == WaitBackoff:
 		t.Agent = pipeline.SharedQueue
-	case t.Status == pipeline.New && slices.Contains(leavesAgent, t.Previous):
+	case t.Status == pipeline.New && t.e.By.Kind != OTM && slices.Contains(leavesAgent, t.Previous):
 		t.Agent = pipeline.SharedQueue
-	case t.Status == pipeline.InProgress && t.Dispatch != nil: // its last run goes on after all
-		t.Agent = t.Dispatch.Agent
+	case t.Status == pipeline.InProgress && pipeline.IsSharedQueue(t.Agent): // its last run goes on after all
+		t.Agent = holder(t.Task)
 	}
 }
 
@@ -373,7 +377,7 @@ func (t change) edited(p *EditedByPerson) {
 		t.Answered = t.Answered && p.Means != Explains
 	case pipeline.FieldAssignee:
 		t.Agent = p.To
-		t.Claimed = t.Claimed && t.e.By.Kind == OTM // a new name of its agent
+		t.Claimed = t.Claimed && t.e.By.Kind == OTM // by OTM, it is a new name of the same agent
 	default:
 		return
 	}

@@ -215,7 +215,7 @@ func (e Edits) assign(d *decision) error {
 	blocked := e.Status != nil && *e.Status == pipeline.Blocked && d.task.Dispatch == nil // by the same edit, and nobody has it
 	ended := e.Status == nil && (d.task.Status == pipeline.Failed || d.task.Status == pipeline.Rejected || d.task.Status == pipeline.Pending)
 	if d.task.Status.Active() && !blocked || ended {
-		d.emit(TaskMoved{From: d.task.Status, To: pipeline.New, Move: "TT-24"}) // whatever else that move may mean
+		d.emit(TaskMoved{From: d.task.Status, To: pipeline.New, Move: "TT-24"}) // of pending tasks, Permitted knows TT-05
 		d.endRun()
 	}
 	return nil

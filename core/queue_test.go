@@ -47,6 +47,7 @@ func TestSharedQueue(t *testing.T) {
 	edit := func(e Edits) Command { return Command{Task: 1, By: ada, Do: e} }
 	to := func(s pipeline.Status) Command { return edit(Edits{Status: &s}) }
 	report := func(by string, r Report) Command { return Command{ID: "u", Task: 1, By: ByAgent(by), Do: r} }
+	renamed := Command{Task: 1, By: boss, Do: Edits{Agent: ptr("mira")}} // as otm.toml says
 	const isClaimed = "HandedOut Acknowledged RunStarted new→in_progress(TT-23)"
 	for _, tt := range []struct {
 		name    string
@@ -79,6 +80,17 @@ func TestSharedQueue(t *testing.T) {
 		{"released", (*world).claimed, to(pipeline.New), "in_progress→new(TT-24) RunCanceled", "queue"},
 		{"stopped and activated", func(w *world) { w.claimed(); w.moveTo(pipeline.Dormant) }, to(pipeline.New), "dormant→new(TT-22)", "queue"},
 		{"given to an agent", (*world).claimed, edit(Edits{Agent: ptr("mira")}), "Edited(assignee) in_progress→new(TT-24) RunCanceled", "mira"},
+		{"its agent has another name", (*world).claimed, renamed, "Edited(assignee) in_progress→new(TT-24) RunCanceled", "mira"},
+		{"its agent has another name, and is released", func(w *world) {
+			w.claimed()
+			w.must(renamed)
+			w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "mira"}})
+		}, to(pipeline.New), "assigned→new(TT-24)", "queue"},
+		{"its agent has another name, and its work is taken up", func(w *world) {
+			w.claimed()
+			w.moveTo(pipeline.AgentDone)
+			w.must(renamed)
+		}, to(pipeline.InProgress), "agent_done→in_progress()", "mira"},
 		{"given to an agent before", (*world).unclaimed, edit(Edits{Agent: ptr("mira")}), "Edited(assignee)", "mira"},
 		{"given to an agent, and released", func(w *world) {
 			w.claimed()
