@@ -310,6 +310,9 @@ func TestClaim(t *testing.T) {
 	if taken.TaskID != made.TaskID || taken.Agent != "devdas" || taken.Body != "By date.\nThen by name." {
 		t.Errorf("taken %+v", taken)
 	}
+	if shown := ask[struct{ Body string }](c, "GET", "/tasks/1", nil); shown.Body != taken.Body {
+		t.Errorf("shown %+v", shown)
+	}
 	if is := ask[answer](c, "POST", "/tasks/1/assign", object{"to": "Queue"}); is.TaskID != made.TaskID {
 		t.Errorf("put back %+v", is)
 	}

@@ -25,6 +25,7 @@ type Tasks struct {
 // Task is a task with its history.
 type Task struct {
 	Task    *view.Card  `json:"task" doc:"As the board has it; null: only a file says that it is to be made"`
+	Body    string      `json:"body,omitempty" doc:"What its agent is to know beside the title"`
 	History []view.Line `json:"history"`
 	Why     why.Reason  `json:"why" doc:"Why it is where it is"`
 }
@@ -97,7 +98,11 @@ func readers(s *server) {
 			if err != nil {
 				return out, err
 			}
-			return Task{is.Task, append([]view.Line{}, is.History...), is.Why}, nil
+			out = Task{Task: is.Task, History: append([]view.Line{}, is.History...), Why: is.Why}
+			if is.State != nil {
+				out.Body = is.State.Body
+			}
+			return out, nil
 		})
 	add(s, op{http.MethodGet, "/agents", "listAgents", "Say who works at what", "As otm agents does."},
 		func(ctx context.Context, _ *struct{}) ([]app.AgentLine, error) { return b.Agents(ctx) })

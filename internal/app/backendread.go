@@ -84,7 +84,6 @@ func (b *Backend) Task(ctx context.Context, id pipeline.TaskID) (*Shown, error) 
 	case t.Row == nil && t.State == nil && s.Why.Stage == why.IsUnknown:
 		return nil, core.ErrNoTask
 	}
-	s.State = nil // the card says what others need
 	if s.Task == nil && t.State != nil {
 		card := t.Card()
 		s.Task = &card
