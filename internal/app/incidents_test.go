@@ -192,10 +192,12 @@ func TestWatchdog(t *testing.T) {
 	if err := os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Monitor)); err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(p.h.Dir, watchdogTold), "{") // as far as it is known, nobody was told
-	w = start()
 	now = now.Add(time.Hour)
-	look(5, heartbeat.Dispatcher+" has not run for ")
+	for _, damaged := range []string{"{", "null"} { // as far as it is known, nobody was told
+		put(t, filepath.Join(p.h.Dir, watchdogTold), damaged)
+		w = start()
+		look(5, heartbeat.Dispatcher+" has not run for ")
+	}
 }
 
 // 200 incidents at once are opened by one command, and follow from their events.

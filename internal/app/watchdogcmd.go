@@ -44,8 +44,9 @@ func newWatchdog(h *Home, all []outlet, log *slog.Logger) *watchdog {
 	if err == nil {
 		err = json.Unmarshal(data, &w.told)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || w.told == nil { // nil: the file holds null
 		log.Warn("what people were told is not known any more", "err", err)
+		w.told = map[string]bool{}
 	}
 	return w
 }
