@@ -92,22 +92,25 @@ func whyAll(h *Home, v *view.View, asJSON bool) error {
 		fmt.Fprintln(h.Out, "nothing has stood longer than it usually takes")
 		return nil
 	}
-	printed := make([]bool, len(slow))
+	// Tasks that wait for one thing, such as their agent, are told of it together.
+	type group struct{ tasks, reason string }
+	var groups []group
+	of := map[string]int{} // the group of a reason that has lines of its own
 	for i := range slow {
-		if printed[i] {
-			continue
+		task, reason, _ := strings.Cut(slowText(&slow[i]), "\n")
+		at, told := of[reason]
+		if !told {
+			at, groups = len(groups), append(groups, group{reason: reason})
 		}
-		_, rest, _ := strings.Cut(slowText(&slow[i]), "\n")
-		for j := i; j < len(slow); j++ {
-			// Tasks that wait for one thing, such as their agent, are told of it together.
-			first, itsRest, _ := strings.Cut(slowText(&slow[j]), "\n")
-			if j == i || !printed[j] && rest == itsRest && len(slow[j].Lines) > 1 {
-				printed[j] = true
-				fmt.Fprintln(h.Out, first)
-			}
+		if len(slow[i].Lines) > 1 {
+			of[reason] = at
 		}
-		if rest != "" {
-			fmt.Fprintln(h.Out, rest)
+		groups[at].tasks += task + "\n"
+	}
+	for _, g := range groups {
+		fmt.Fprint(h.Out, g.tasks)
+		if g.reason != "" {
+			fmt.Fprintln(h.Out, g.reason)
 		}
 	}
 	return nil
