@@ -115,6 +115,7 @@ func TestBody(t *testing.T) {
 	}
 	for _, c := range []struct{ body, want string }{
 		{strings.Repeat("ä", 10001), "body has 20002 bytes, more than 20000: put the rest into a file"},
+		{strings.Repeat("a", 30000), "body has 30000 bytes, more than 20000: put the rest into a file"},
 		{"a\xff", "body is not UTF-8"},
 	} {
 		if code, out := p.main("otm-create", "--title", "x", "--agent", "devdas", "--body", c.body); code != cli.Usage || !strings.Contains(out, c.want) {

@@ -200,11 +200,11 @@ func CheckTask(t *pipeline.Task) error {
 			return &InvalidError{Field: field, Reason: "has a line break"}
 		}
 	}
-	if err := checkText("body", t.Body, pipeline.MaxBody); err != nil {
-		return err
-	}
 	if n := len(t.Body); n > pipeline.MaxBody {
 		return &InvalidError{Field: "body", Reason: fmt.Sprintf("has %d bytes, more than %d: put the rest into a file, and name that as an input", n, pipeline.MaxBody)}
+	}
+	if err := checkText("body", t.Body, pipeline.MaxBody); err != nil {
+		return err
 	}
 	if strings.TrimSpace(t.Body) == "" {
 		t.Body = ""
