@@ -31,16 +31,16 @@ func (sw creates) create(ctx context.Context, w *waiting) verdict {
 	}
 	request := core.Request{Task: c.Task, Drop: w.file.Name, CreatedAt: c.CreatedAt, Parked: c.Parked, Claims: c.By}
 	w.command = core.Command{ID: core.DropCommand(c.ID, id), At: sw.Now(), By: core.Component(Who), Trace: c.Trace, Task: id, Do: request}
-	there, err := sw.there(ctx)
+	known, err := sw.lookUp(ctx)
 	if err != nil {
 		return verdict{stop: err}
 	}
-	t := there.tasks[id]
+	t := known.tasks[id]
 	switch {
 	case sw.full != nil && (t == nil || !t.OnBoard()):
 		return *sw.full
-	case t == nil && there.far != nil && id >= there.far.Next:
-		return fail(inbox.Invalid, "otm-create --from -", "taskId is %v: %v", id, there.far)
+	case t == nil && known.far != nil && id >= known.far.Next:
+		return fail(inbox.Invalid, "otm-create --from -", "taskId is %v: %v", id, known.far)
 	}
 	if t != nil {
 		return verdict{}
@@ -59,19 +59,19 @@ func (sw creates) create(ctx context.Context, w *waiting) verdict {
 	return v
 }
 
-// there is what the store and the counter say of the creates that are planned together.
-type there struct {
-	tasks map[pipeline.TaskID]*core.Task // those that are there already
-	far   *counter.FarError              // ids from its Next on are not taken; nil: all are
+// known is what the store and the counter say of the creates that are planned together.
+type known struct {
+	tasks map[pipeline.TaskID]*core.Task // those that the store has
+	far   *counter.FarError              // ids from its Next on are refused; nil: none is
 }
 
-// there asks the store and the counter, once for the files that are planned together. The
+// lookUp asks the store and the counter, once for the files that are planned together. The
 // counter never gives out their ids afterwards.
-func (sw creates) there(ctx context.Context) (*there, error) {
-	if sw.batch.there != nil {
-		return sw.batch.there, nil
+func (sw creates) lookUp(ctx context.Context) (*known, error) {
+	if sw.batch.known != nil {
+		return sw.batch.known, nil
 	}
-	k := &there{}
+	k := &known{}
 	ids := sw.batch.creates()
 	var err error
 	if k.tasks, err = sw.tasks(ctx, ids); err != nil {
@@ -80,7 +80,7 @@ func (sw creates) there(ctx context.Context) (*there, error) {
 	if err := sw.Engine.Raise(ctx, ids...); err != nil && !errors.As(err, &k.far) {
 		return nil, err
 	}
-	sw.batch.there = k
+	sw.batch.known = k
 	return k, nil
 }
 

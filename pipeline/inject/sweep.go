@@ -32,7 +32,7 @@ type sweep struct {
 type batch struct {
 	files  []*waiting
 	looked map[time.Duration]bool              // at the board, as of at most so long ago
-	there  *there                              // nil: not read yet
+	known  *known                              // nil: not read yet
 	strays map[pipeline.TaskID][]core.RowFound // nil: not read yet
 }
 
