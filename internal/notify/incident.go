@@ -32,7 +32,7 @@ func (n *Notifier) incident(items []Item, e *core.Event) []Item {
 	}
 	item := Item{
 		At: e.At, Task: f.Task, Agent: f.Args["agent"], Code: explain.Code(f.Code), Err: f.Err,
-		Over: over, Incident: e.IncidentOf(), Update: e.Seq, Trace: e.Trace, told: told,
+		Over: over, Incident: e.IncidentOf(), Update: e.Seq, told: told,
 	}
 	if i := slices.IndexFunc(items, func(o Item) bool { return o.Incident == item.Incident }); i >= 0 {
 		was := items[i]
