@@ -51,7 +51,7 @@ func (b *batch) aheadOfSnapshot() error {
 }
 
 // Session is one batch of work on the board, from Begin to End. It is for one
-// goroutine. Its parts know one thing each: schemas reads the columns, walker
+// goroutine, except for Create, see AtOnce. Its parts know one thing each: schemas reads the columns, walker
 // the rows, writer writes.
 type Session struct {
 	*batch

@@ -289,7 +289,8 @@ func (b *Backend) Create(ctx context.Context, r Request, t pipeline.Task) (*Answ
 	})
 }
 
-// issued reports whether an id was given out, or a drop that waits bears it; 0 was.
+// issued reports whether an id was given out, or a drop that waits bears it. 0, which is no
+// task, counts as given out.
 func (b *Backend) issued(id pipeline.TaskID) (bool, error) {
 	if issued, err := b.Home.Counter.Issued(id); issued || err != nil {
 		return issued, err

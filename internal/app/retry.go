@@ -114,7 +114,7 @@ func explainedOf(names []string) []string {
 // retryWait is how long to wait for another retry. It needs milliseconds a file.
 const retryWait = 60 * time.Second
 
-// ErrNotFailed says that no failed drop has a name.
+// ErrNotFailed says that no failed drop has the name.
 var ErrNotFailed = errors.New("is not in failed/")
 
 // retryOne puts one file back, under a lock: two retries at once could deliver it

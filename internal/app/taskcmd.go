@@ -119,7 +119,7 @@ func (tc *taskCommand) edits(h *Home, id, value, reason string) (core.Edits, err
 // checkReason refuses a reason that no agent may report.
 func checkReason(reason string) error {
 	if strings.Trim(reason, "….") == "" { // as a hint that was pasted has it
-		return cli.Errorf(cli.Usage, "--reason %q has no words", reason).Hint("write them in its place")
+		return cli.Errorf(cli.Usage, "the reason %q has no words", reason).Hint("write them in its place")
 	}
 	if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: reason}); err != nil {
 		return cli.Errorf(cli.Usage, "%w", err)

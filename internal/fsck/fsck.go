@@ -1,7 +1,7 @@
 // Package fsck checks the invariants of a data directory and its board: the tables
-// follow from the events, all archives can be read, no acknowledged task is missing, none stands twice, updates
-// were applied, dispatch files hold what is open, the counter is above every id,
-// nothing is half made, and no temporary file is left.
+// follow from the events, all archives can be read, no acknowledged task is missing, none
+// stands twice, updates were applied, dispatch files hold what is open, the counter is
+// above every id, nothing is half made, and no temporary file is left.
 //
 // It reads, and changes nothing. It cannot tell work in progress from work that
 // a crash left half made, unless Options.Quiet says that nothing is in progress.
@@ -33,8 +33,8 @@ type Options struct {
 	Dir    string
 	Store  Store
 	Agents pipeline.Agents
-	Rows   []pipeline.Row // of a complete walk of this moment, which the store has seen
-	Bad    []core.BadArchive
+	Rows   []pipeline.Row    // of a complete walk of this moment, which the store has seen
+	Bad    []core.BadArchive // all that are damaged
 	Now    time.Time
 	// Quiet says that no process of the directory runs and nothing is due: then
 	// half-made work counts as a fault.
