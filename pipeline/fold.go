@@ -13,10 +13,27 @@ import (
 // with an underscore for each run of spaces, hyphens and underscores. "In
 // Progress" becomes in_progress.
 func FoldName(s string) string {
+	if isFolded(s) {
+		return s
+	}
 	parts := strings.FieldsFunc(foldCase(s), func(r rune) bool {
 		return unicode.IsSpace(r) || r == '-' || r == '_'
 	})
 	return strings.Join(parts, "_")
+}
+
+// isFolded reports whether FoldName would return s as it is: so it is with most names, and
+// each pass folds thousands.
+func isFolded(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '.':
+		case c == '_' && 0 < i && i < len(s)-1 && s[i-1] != '_':
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // FoldTitle brings a title to the form in which two spellings of it are equal:

@@ -35,6 +35,24 @@ func TestFoldName(t *testing.T) {
 	}
 }
 
+// A name that needs no folding is told from others without folding it: that changes nothing.
+func TestFoldNameOfFolded(t *testing.T) {
+	t.Parallel()
+	names := []string{""}
+	for range 4 {
+		for _, name := range names {
+			for _, c := range "az0._- A\u00e9" {
+				names = append(names, name+string(c))
+			}
+		}
+	}
+	for _, name := range names {
+		if got, want := FoldName(name), FoldName(name+" "); got != want {
+			t.Fatalf("FoldName(%q) = %q, with a space behind it %q", name, got, want)
+		}
+	}
+}
+
 func TestFoldTitle(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, in, want string }{
