@@ -10,6 +10,9 @@ import (
 // "": none.
 type Trace string
 
+// traceLen is the length of a trace. A shorter one comes from a damaged store, and is none.
+const traceLen = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
+
 // ParseTrace reads a traceparent. One that is not valid is none, as the standard wants.
 func ParseTrace(s string) Trace {
 	s = strings.Trim(s, " \t")
@@ -34,7 +37,7 @@ func isHex(s string, bytes int) bool {
 
 // ID is the trace-id; "": there is no trace.
 func (t Trace) ID() string {
-	if t == "" {
+	if len(t) < traceLen {
 		return ""
 	}
 	return string(t)[3:35]
@@ -43,7 +46,7 @@ func (t Trace) ID() string {
 // Child is the place of a child in the trace. name makes its parent-id: the same one gives
 // the same.
 func (t Trace) Child(name string) Trace {
-	if t == "" {
+	if len(t) < traceLen {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(name))
