@@ -44,10 +44,11 @@ fmt-check:
 tidy-check:
 	$(GO) mod tidy -diff
 
+# What is built for macOS here runs nowhere: without the optimizer that takes a quarter less.
 .PHONY: vet
 vet:
 	$(GO) vet ./...
-	GOOS=darwin $(GO) vet ./...
+	GOOS=darwin $(GO) vet -gcflags='all=-N -l' ./...
 
 .PHONY: lint
 lint:
