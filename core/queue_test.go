@@ -67,6 +67,7 @@ func TestSharedQueue(t *testing.T) {
 		{"claim what was deleted", func(w *world) { w.unclaimed(); w.must(Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}) }, claim("mira"), "!outdated", "queue"},
 		{"hand it out", (*world).unclaimed, Command{Task: 1, By: boss, Do: HandOut{Agent: "mira"}}, "!outdated", "queue"},
 		{"report without a claim", (*world).unclaimed, report("mira", Report{Status: pipeline.InProgress}), "!not yet", "queue"},
+		{"report from before the claim", (*world).claimed, report("devdas", Report{Dropped: t0, Status: pipeline.AgentDone}), "!former", "devdas"},
 
 		{"its run fails", (*world).claimed, failRun(1), "RunFailed RetryScheduled in_progress→pending(TT-21)", "queue"},
 		{"claim before the retry", func(w *world) { w.claimed(); w.must(failRun(1)) }, claim("mira"), "!outdated", "queue"},

@@ -159,13 +159,17 @@ func (r Report) ofFormerRun(t *Task) bool {
 }
 
 // ofFormer reports whether the report is of a former agent: it is older than the task's
-// present hand-out, and another agent was woken for the task, or was heard of. A drop does
-// not name its agent. Now is before the hand-out if the clock was set back: then its times
-// tell nothing.
+// present hand-out, and another agent was woken for the task, or was heard of. Of a task that
+// its agent claimed, an older report is nobody's: the agent could not know the task. A drop
+// does not name its agent. Now is before the hand-out if the clock was set back: then its
+// times tell nothing.
 func (r Report) ofFormer(t *Task, now time.Time) bool {
 	d := t.Dispatch
 	if d == nil || r.Dropped.IsZero() || !r.Dropped.Before(d.At) || now.Before(d.At) {
 		return false
+	}
+	if t.Claimed {
+		return true
 	}
 	own := pipeline.FoldName(d.Agent)
 	for agent := range t.Heard {

@@ -149,3 +149,36 @@ func TestClaimCountsAsWork(t *testing.T) {
 	w.report(1, pipeline.AgentDone)
 	want(t, "woken then", w.pass().Woken, 1)
 }
+
+// Somebody starts a session of an agent with a command, and it claims a task. OTM starts
+// nothing beside it while it may be at work: before its first start, and after one.
+func TestClaimedByHand(t *testing.T) {
+	t.Parallel()
+	for name, started := range map[string]bool{"never started": false, "started before": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, `exit 0`)
+			if started {
+				own := w.create("own", "alpha", pipeline.Normal)
+				want(t, "woken", w.pass().Woken, 1)
+				want(t, "taken", w.next("alpha"), own)
+				w.report(own, pipeline.AgentDone)
+				w.ended()
+				w.pass()
+				w.clock.Advance(time.Minute)
+			}
+			id := w.queued("a", pipeline.Normal)
+			want(t, "claimed", w.next("alpha"), id)
+			for range 5 {
+				w.clock.Advance(10 * time.Minute)
+				want(t, "woken beside it", w.pass().Woken, 0)
+			}
+			w.report(id, pipeline.InProgress)
+			w.clock.Advance(50 * time.Minute)
+			want(t, "woken after a word of it", w.pass().Woken, 0)
+			w.clock.Advance(11 * time.Minute)
+			want(t, "woken, as it has been silent for an hour", w.pass().Woken, 1)
+			want(t, "its run", w.runsOf(id), "1 ")
+		})
+	}
+}

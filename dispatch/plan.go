@@ -464,6 +464,8 @@ func (s *situation) again(t *core.Task) (at time.Time, ok bool) {
 		return at, false
 	case w != nil && endedWell(w):
 		return s.after(later(past(ended, s.now), past(heard.Reported, s.now)), continueAfter), true
+	case s.byHand(t):
+		// OTM starts nothing beside a session of which it does not know the end.
 	case isFree(s.agent.Trigger, w):
 		return at, true
 	case !atGateway || w != nil && w.Accepted.IsZero() && slices.Contains(w.Tasks, t.ID):
@@ -476,6 +478,17 @@ func (s *situation) again(t *core.Task) (at time.Time, ok bool) {
 		at = s.after(heard.At, d)
 	}
 	return at, ok
+}
+
+// byHand reports whether an agent with a command claimed a task in a session that somebody
+// else started: no process of OTM was there, or it was heard of after that had ended.
+func (s *situation) byHand(t *core.Task) bool {
+	if s.agent.Trigger != pipeline.TriggerExec || s.Running || !t.Claimed {
+		return false
+	}
+	_, w := s.lastWake()
+	ended, over := s.ended(w)
+	return w == nil || over && w.Via == pipeline.TriggerExec && past(t.HeardOf(s.agent.Name).At, s.now).After(ended)
 }
 
 // endedWell reports whether the run of a wake was a turn at the gateway that ended well.
