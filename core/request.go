@@ -36,7 +36,11 @@ func (r Request) decide(d *decision) error {
 		status, reason = pipeline.Blocked, r.Parked
 	}
 	d.Agent = r.Task.Agent
-	d.emitAs(Actor{Kind: Creator}, r.CreatedAt, TaskRequested{
+	by := Actor{Kind: Creator}
+	if r.Drop == "" {
+		by.Name = r.Claims // no claim then: the API checked the token
+	}
+	d.emitAs(by, r.CreatedAt, TaskRequested{
 		DropID: d.ID, Drop: r.Drop, Claims: r.Claims, Title: r.Task.Title, Agent: r.Task.Agent, Priority: r.Task.Priority,
 		Project: r.Task.Project, Type: r.Task.Type, Context: r.Task.Context, Inputs: r.Task.Inputs, Body: r.Task.Body, Parent: r.Task.Parent,
 		CreatedAt: r.CreatedAt, Steps: r.Task.Steps, Status: status, Reason: reason, Unverified: r.Unverified,

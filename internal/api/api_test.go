@@ -275,6 +275,12 @@ func TestThread(t *testing.T) {
 		t.Fatalf("made %+v", made)
 	}
 	until(c, "/tasks", func(l tasks) bool { return len(l.Tasks) == 1 && l.Tasks[0].Status == "assigned" })
+	first := ask[struct {
+		History []struct{ Who, What, Detail string }
+	}](c, "GET", "/tasks/1", nil).History[0]
+	if first.Who == "otm-create" || first.What != "created" || first.Detail != fmt.Sprintf("over the API, with the token %q", first.Who) {
+		t.Errorf("the task was made by %+v", first)
+	}
 	bot := c.as("devdas", tokens.Bot)
 	taken := ask[struct {
 		Task struct {

@@ -325,11 +325,13 @@ func agentChanged(c *core.AgentChanged) said {
 
 func requested(e *core.Event, r *core.TaskRequested) []said {
 	all := []said{{"typed on the board", ""}}
-	if r.Drop != "" {
+	switch {
+	case r.Drop != "" && r.Claims != "":
+		all[0] = said{"dropped", fmt.Sprintf("%s, which claims to be by %q", r.Drop, r.Claims)}
+	case r.Drop != "":
 		all[0] = said{"dropped", r.Drop}
-	}
-	if r.Claims != "" {
-		all[0][1] += fmt.Sprintf(", which claims to be by %q", r.Claims)
+	case r.Claims != "":
+		all[0] = said{"created", fmt.Sprintf("over the API, with the token %q", r.Claims)}
 	}
 	if r.Drop != "" && r.Status != pipeline.New {
 		all = append(all, said{"status", fmt.Sprintf("%s to %s", pipeline.New, r.Status)}, said{"reason", r.Reason})
