@@ -89,7 +89,7 @@ func unready(v *View, a *pipeline.Agent) *explain.Finding {
 
 // fill fills in what an agent is doing, by its tasks and its runs.
 func (r *Registered) fill(a *Agent, now time.Time) {
-	var at *core.Task
+	var at, retry *core.Task // retry is the one whose next run begins first
 	var waiting []*core.Task
 	var heard time.Time
 	for _, t := range a.Tasks {
@@ -110,12 +110,17 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 			at = s
 		case s.Waiting():
 			waiting = append(waiting, s)
+		case s.Wait.BacksOff(now) && (retry == nil || s.Wait.Until.Before(retry.Wait.Until)):
+			retry = s
 		}
 	}
 	dispatch.ByPriority(waiting)
 	r.Heard = timeOrNil(heard)
-	if len(waiting) > 0 {
+	switch {
+	case len(waiting) > 0:
 		r.Next = waiting[0].ID
+	case retry != nil:
+		r.Next = retry.ID
 	}
 	if at != nil {
 		r.TaskID = at.ID
@@ -141,7 +146,7 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 		if health.AgentState == nil {
 			break
 		}
-		if until, waits := health.Waits(now); waits && len(waiting) > 0 {
+		if until, waits := health.Waits(now); waits && r.Next != 0 {
 			r.State, r.Until = Waits, timeOrNil(until)
 		}
 	}

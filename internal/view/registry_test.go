@@ -41,6 +41,9 @@ func TestRegistered(t *testing.T) {
 		{name: "its run ended", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), StartResult: core.StartResult{Ended: now}}, state: Free, next: 1},
 		{name: "OTM ends its process", tasks: []*Task{task(1, nil)}, runs: core.AgentState{Ends: &core.Ends{Task: 2}}, alive: true, state: Ending, next: 1},
 		{name: "waits", tasks: []*Task{task(1, nil)}, runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, next: 1},
+		{name: "waits with a task that waits for its next run", tasks: []*Task{task(1, func(s *core.Task) {
+			s.Status, s.Dispatch, s.Wait = pipeline.Pending, nil, &core.Wait{Why: core.WaitBackoff, Until: now.Add(time.Second)}
+		})}, runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, next: 1},
 		{name: "would wait, and has nothing to do", runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Free},
 		{name: "left alone", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour)}, state: LeftAlone, at: 1},
 		{name: "paused", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour), Paused: &core.Pause{At: now}}, state: Paused, at: 1},

@@ -78,6 +78,9 @@ func (t *Task) Card() Card {
 		c.Title, c.Status, c.Priority, c.Project, c.Type = r.Title, t.Status(), r.Priority, r.Project, r.Type
 		c.Reason, c.Result, c.Row = r.Reason, r.Result, r.ID
 		c.Created, c.Updated = time.Unix(r.Created, 0).UTC(), time.Unix(r.Updated, 0).UTC()
+		if at := t.LastEvent(); at.After(c.Updated) { // the row shows it later
+			c.Updated = at
+		}
 	} else if s := t.State; s != nil {
 		c.Title, c.Status, c.Priority, c.Project, c.Type = s.Title, s.Status, s.Priority, s.Project, string(s.Type)
 		c.Reason, c.Result, c.Row, c.Updated = s.Reason, s.Result, s.RowID, t.LastEvent()
