@@ -93,7 +93,7 @@ func (dir archiveDir) read(name string) (lines []byte, is seal, err error) {
 	path := dir.path(name)
 	packed, err := durable.ReadFile(path)
 	if err == nil {
-		if lines, is, err = unseal(packed); err != nil {
+		if lines, is, err = unseal(packed, maxUnpacked); err != nil {
 			err = brokenArchive(path, err)
 		}
 	} else if errors.Is(err, fs.ErrNotExist) {
@@ -102,11 +102,18 @@ func (dir archiveDir) read(name string) (lines []byte, is seal, err error) {
 	return lines, is, err
 }
 
-func unseal(packed []byte) (lines []byte, is seal, err error) {
+// maxUnpacked is far more than a day's events or a snapshot take. What is larger is not ours,
+// and would take all memory.
+const maxUnpacked = 512 << 20
+
+func unseal(packed []byte, most int64) (lines []byte, is seal, err error) {
 	var all []byte
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err == nil {
-		all, err = io.ReadAll(z)
+		all, err = io.ReadAll(io.LimitReader(z, most+1))
+	}
+	if err == nil && int64(len(all)) > most {
+		err = fmt.Errorf("it holds more than %d bytes", most)
 	}
 	if err != nil {
 		return nil, is, err

@@ -286,6 +286,9 @@ func TestArchiveChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, _, err := unseal(whole, int64(len(lines))/2); err == nil || !strings.Contains(err.Error(), "it holds more than") {
+		t.Errorf("an archive that is too large: %v", err)
+	}
 	edited := []byte(strings.Replace(string(lines), "of day 0", "of day 9", 1))
 	for name, spoil := range map[string]func(){
 		"edited, with its checksum": func() {
