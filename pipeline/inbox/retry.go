@@ -40,6 +40,7 @@ func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
 		}
 		if found {
 			s.Result = result
+			s.Object, _ = drop.ParseObject(data) // it was none, and somebody may have mended it
 			return s, nil
 		}
 	}

@@ -131,6 +131,22 @@ func TestRetryEdits(t *testing.T) {
 	}
 }
 
+// A file that was no JSON object was mended: it is one now, beside its explanation.
+func TestRetryEditsWhatWasMended(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	failed(t, b, NewTasks, "a.json", "no JSON")
+	if err := os.WriteFile(b.settledPath(FailedDir, "a.json"), []byte(`{"taskId":"T-00035"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Retry("a.json", func(o *drop.Object) error { return o.Set("taskId", "T-00036") }); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(b.Dir(NewTasks), "a.json")); !strings.Contains(got, "T-00036") {
+		t.Errorf("the inbox holds %q", got)
+	}
+}
+
 // TestRetrySurvivesACrash dies at every step of a retry that gives new ids, and
 // retries again: it is delivered once, under ids that were given out once, and
 // until then it counts as failed.
