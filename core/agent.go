@@ -236,7 +236,7 @@ type JudgeStart struct {
 	Setup       Setup
 	Hangs       time.Time
 	Ends        *Ends
-	Asked       bool      // since its last start, a person sent one of its tasks out again, or it got on with one
+	Asked       bool      // since its last start, a person sent one of its tasks out again, or it did one
 	Rests       bool      // it has no work
 	Retries     bool      // a task of it waits for its next run
 	Started     time.Time // the value of Resumed that led to a start, or to no work; zero: none did

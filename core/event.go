@@ -323,7 +323,7 @@ const (
 	Reconfigured AgentChange = "reconfigured" // its table in otm.toml, or its program, is another one
 	Resumed      AgentChange = "resumed"      // by a person
 	Paused       AgentChange = "paused"       // by a person
-	Forgiven     AgentChange = "forgiven"     // a person sent one of its tasks out again, or it got on with one by itself
+	Forgiven     AgentChange = "forgiven"     // a person sent one of its tasks out again, or it did one in a session of its own
 	Observed     AgentChange = "observed"     // what its process does
 	Answered     AgentChange = "answered"     // a wake was refused, or accepted after refusals
 	Read         AgentChange = "read"         // it was shown what mentions it

@@ -117,15 +117,15 @@ func TestProgressStartsAtOnce(t *testing.T) {
 }
 
 // OTM leaves an agent alone, and somebody starts it by hand: otm next gives it its task. With
-// the first thing that it gets done it is started again. What it may say for ever is no such
-// thing.
+// the first task that it gets done it is started again. What it may say for ever is no such
+// thing, and neither is a step: its session goes on.
 func TestGettingOnEndsThePause(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		report func(w *world, id pipeline.TaskID)
 		ends   bool
 	}{
-		"a step":    {func(w *world, id pipeline.TaskID) { w.report(id, "", 1) }, true},
+		"a step":    {func(w *world, id pipeline.TaskID) { w.report(id, "", 1) }, false},
 		"its end":   {func(w *world, id pipeline.TaskID) { w.report(id, pipeline.AgentDone) }, true},
 		"a status":  {func(w *world, id pipeline.TaskID) { w.report(id, pipeline.InProgress) }, false},
 		"a block":   {func(w *world, id pipeline.TaskID) { w.report(id, pipeline.Blocked) }, false},

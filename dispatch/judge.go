@@ -151,12 +151,13 @@ func (s *situation) askedSince(last *core.EndedStart) bool {
 	return false
 }
 
-// gotOnSince reports whether the agent got on with a task after its last start ended, as one
-// does that somebody else started. Reports that it may make without end are no such sign.
+// gotOnSince reports whether the agent did a task after its last start ended, as one does that
+// somebody else started. Reports that it may make without end are no such sign. A step is
+// none either: that session is at work, and OTM would start another one beside it.
 func (s *situation) gotOnSince(last *core.EndedStart) bool {
 	return last != nil && slices.ContainsFunc(s.known(), func(t *core.Task) bool {
 		h := t.HeardOf(s.agent.Name)
-		return past(h.Progress, s.now).After(last.Ended) || past(h.Ended, s.now).After(last.Ended) && t.Status == pipeline.AgentDone
+		return past(h.Ended, s.now).After(last.Ended) && t.Status == pipeline.AgentDone
 	})
 }
 
