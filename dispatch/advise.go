@@ -84,6 +84,20 @@ func (d *Dispatcher) mayAsk(id pipeline.TaskID) bool {
 
 // adviseOn asks for advice, and notes the answer with the failed run.
 func (d *Dispatcher) adviseOn(ctx context.Context, q Question) {
+	defer func() {
+		d.adviseMu.Lock()
+		delete(d.advising, q.TaskID)
+		d.adviseMu.Unlock()
+		d.Answered() // others may wait for their turn
+	}()
+	// The answer to an earlier question may have been noted since the pass read the task.
+	t, err := d.Store.Task(ctx, q.TaskID)
+	if err != nil || t == nil {
+		return // a later pass asks
+	}
+	if run := core.AwaitsAdvice(t, d.Now()); run == nil || run.Number != q.Run {
+		return
+	}
 	advice, err := d.Advise(ctx, q)
 	if err != nil && ctx.Err() == nil {
 		d.Log.Warn("no advice on a retry", "task", q.TaskID, "run", q.Run, "err", err)
@@ -95,10 +109,6 @@ func (d *Dispatcher) adviseOn(ctx context.Context, q Question) {
 			d.Log.Warn("advice on a retry not noted", "task", q.TaskID, "err", err)
 		}
 	}
-	d.adviseMu.Lock()
-	delete(d.advising, q.TaskID)
-	d.adviseMu.Unlock()
-	d.Answered() // others may wait for their turn
 }
 
 // Adviser runs the command of [retry] advise.
