@@ -129,11 +129,9 @@ func TestExtraColumns(t *testing.T) {
 	}
 }
 
-// Where the column of assignees holds people, an agent is written as its user, and one
-// without a user needs a person to name one.
-func TestAssigneesArePeople(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+// withAssignees has the world use a new list whose column of assignees is another one.
+func (w *world) withAssignees(t *testing.T, change func(*boardtest.Column)) {
+	t.Helper()
 	columns, err := w.Server.Columns(w.ListID)
 	if err != nil {
 		t.Fatal(err)
@@ -143,15 +141,23 @@ func TestAssigneesArePeople(t *testing.T) {
 	})
 	for i := range columns {
 		if columns[i].Name == "Assignee" {
-			columns[i].Type, columns[i].Options = "user", nil
+			change(&columns[i])
 		}
 	}
-	list, err := w.Server.AddList("", "Tasks", columns...)
-	if err != nil {
+	if w.ListID, err = w.Server.AddList("", "Tasks", columns...); err != nil {
 		t.Fatal(err)
 	}
-	w.ListID = list
-	w.client = slacklist.New(slacklist.Options{Dir: w.dir, URL: w.URL, ListID: list, Token: w.Token, Now: w.clock.Now})
+	w.client = slacklist.New(slacklist.Options{Dir: w.dir, URL: w.URL, ListID: w.ListID, Token: w.Token, Now: w.clock.Now})
+}
+
+func ofPeople(c *boardtest.Column) { c.Type, c.Options = "user", nil }
+
+// Where the column of assignees holds people, an agent is written as its user, and one
+// without a user needs a person to name one.
+func TestAssigneesArePeople(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withAssignees(t, ofPeople)
 	people := slices.Clone(agents)
 	people[0].User = "U0DEV"
 	w.sink.Agents, w.differ.Agents = people, people
@@ -177,30 +183,12 @@ func TestAssigneesArePeople(t *testing.T) {
 // choice, and its row shows who claimed it.
 func TestSharedQueueWithoutTheOption(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"user", "select"} {
+	for kind, change := range map[string]func(*boardtest.Column){
+		"user":   ofPeople,
+		"select": func(c *boardtest.Column) { c.Options = []boardtest.Choice{{Value: "OptDev", Label: "Dev Das"}} },
+	} {
 		w := newWorld(t)
-		columns, err := w.Server.Columns(w.ListID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		columns = slices.DeleteFunc(columns, func(c boardtest.Column) bool {
-			return c.Type == "todo_completed" || c.Type == "todo_assignee" || c.Type == "todo_due_date"
-		})
-		for i := range columns {
-			switch {
-			case columns[i].Name != "Assignee":
-			case kind == "user":
-				columns[i].Type, columns[i].Options = "user", nil
-			default:
-				columns[i].Options = []boardtest.Choice{{Value: "OptDev", Label: "Dev Das"}}
-			}
-		}
-		list, err := w.Server.AddList("", "Tasks", columns...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.ListID = list
-		w.client = slacklist.New(slacklist.Options{Dir: w.dir, URL: w.URL, ListID: list, Token: w.Token, Now: w.clock.Now})
+		w.withAssignees(t, change)
 		w.store.Request(t.Context(), w.clock.Now(), pipeline.Task{ID: 1, Title: "x", Agent: pipeline.SharedQueue, Steps: []string{"a"}})
 		shows := func(when, assignee, agent string) {
 			t.Helper()
