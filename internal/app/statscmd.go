@@ -95,10 +95,10 @@ reach back to the first task: archives count.`,
 			if err := eventFilter(&f, "", since, h.Now()); err != nil {
 				return err
 			}
-			if year != 0 && since != "" {
-				return cli.Errorf(cli.Usage, "give --since or --year").Hint("otm stats --year %d", year)
-			}
 			stats, err := StatsOf(ctx, h, f.Since, year)
+			if wrong := (*FieldError)(nil); errors.As(err, &wrong) {
+				return cli.Errorf(cli.Usage, "%w", wrong.Err).Hint("otm stats --year %d", year)
+			}
 			if err != nil {
 				return err
 			}
