@@ -91,7 +91,7 @@ func endGroup(path string) bool {
 		return true
 	}
 	signalGroup(syscall.SIGTERM)
-	for deadline := time.Now().Add(endWait); time.Now().Before(deadline); time.Sleep(groupPoll) { // see groupPoll
+	for deadline := time.Now().Add(endWait); time.Now().Before(deadline); time.Sleep(groupPoll) { // no signal comes when children of others end
 		if _, held := lock.Holder(path); !held {
 			return true
 		}
@@ -137,5 +137,5 @@ func endProcess(dir, agent string, kill bool) error {
 	return syscall.Kill(-pid, sig)
 }
 
-// groupPoll is how often endGroup looks: no signal comes when children of others end.
+// groupPoll is how often endGroup looks.
 const groupPoll = 20 * time.Millisecond
