@@ -67,7 +67,11 @@ func (b *bench) runs() error {
 	defer stop()
 
 	fmt.Printf("%-62s %10s %10s\n", fmt.Sprintf("what follows, under otm up, %d times", n), "median", "longest")
-	for _, agent := range []string{"devdas", "archibald"} {
+	for _, of := range []struct{ agent, what string }{
+		{"devdas", "the end of a command to the next start of its agent"},
+		{"archibald", "the end of a turn at the gateway (a double) to the next one"},
+	} {
+		agent := of.agent
 		if err := h.createMany(n+1, 0, func(int) string { return agent }); err != nil {
 			return err
 		}
@@ -83,7 +87,7 @@ func (b *bench) runs() error {
 		for i := range n {
 			gaps = append(gaps, begins[i+1].Sub(ends[i]))
 		}
-		printGaps(map[string]string{"devdas": "the end of a command to the next start of its agent", "archibald": "the end of a turn at the gateway (a double) to the next one"}[agent], gaps)
+		printGaps(of.what, gaps)
 	}
 	var answers []time.Duration
 	for i := range n {
