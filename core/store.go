@@ -124,6 +124,34 @@ type Pending struct {
 	Owner   string    // who leases it; "": nobody
 }
 
+// TasksOf returns the tasks of effects, in their order.
+func TasksOf(effects []Pending) []pipeline.TaskID {
+	ids := make([]pipeline.TaskID, len(effects))
+	for i, p := range effects {
+		ids[i] = p.Task
+	}
+	return ids
+}
+
+// ByID returns tasks by their ids.
+func ByID(tasks []*Task) map[pipeline.TaskID]*Task {
+	all := make(map[pipeline.TaskID]*Task, len(tasks))
+	for _, t := range tasks {
+		all[t.ID] = t
+	}
+	return all
+}
+
+// DoOne carries one command out. The error is one of the store, or why the command was
+// refused.
+func DoOne(ctx context.Context, s Store, c Command) (Outcome, error) {
+	outcomes, err := s.Do(ctx, c)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return outcomes[0], outcomes[0].Err
+}
+
 // Outbox keeps the effects that are to be delivered. A process that delivers some
 // leases them first.
 type Outbox interface {

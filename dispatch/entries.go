@@ -48,11 +48,7 @@ func (en *Entries) files() *workspaces {
 // holds. An entry in the workspace of another agent is left to the next pass.
 func (en *Entries) Deliver(ctx context.Context, effects []core.Pending) []outbox.Result {
 	results := make([]outbox.Result, len(effects))
-	ids := make([]pipeline.TaskID, len(effects))
-	for i, e := range effects {
-		ids[i] = e.Task
-	}
-	tasks, err := en.Store.Tasks(ctx, core.Filter{IDs: ids})
+	tasks, err := en.Store.Tasks(ctx, core.Filter{IDs: core.TasksOf(effects)})
 	failed := map[pipeline.TaskID]error{}
 	byWorkspace := map[string][]*core.Task{}
 	for _, t := range tasks {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -179,4 +180,19 @@ func setupOf(a *pipeline.Agent) core.Setup {
 	}
 	setup.Program, setup.ChangedAt = path, info.ModTime()
 	return setup
+}
+
+// RecordEnd notes the end of a start with the task that holds its wake, durably, and
+// reports whether it was news. It does nothing if no wake has the key: the gateway also
+// reports runs that others began.
+func RecordEnd(ctx context.Context, store core.Store, end core.EndStart, now time.Time) (news bool, err error) {
+	id, err := store.TaskOfWake(ctx, end.Key)
+	if errors.Is(err, core.ErrNoTask) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	noted, err := core.DoOne(ctx, store, core.Command{At: now, By: by(), Task: id, Do: end})
+	return len(noted.Events) > 0, err
 }

@@ -214,15 +214,12 @@ func (ch *choice) take(ctx context.Context, taken *Taken, how core.Action) error
 	if ch.process {
 		take.Agent = ch.agent.Name
 	}
-	outcomes, err := ch.Store.Do(ctx, take)
+	took, err := core.DoOne(ctx, ch.Store, take)
 	if err != nil {
-		return err
-	}
-	if err := outcomes[0].Err; err != nil {
 		return fmt.Errorf("%v: %w", taken.Task.ID, err)
 	}
-	taken.Task = outcomes[0].Task
-	taken.Messages, taken.Earlier, err = ch.thread(ctx, taken.Task, ch.agent.Name, outcomes[0].Events[0].Seq)
+	taken.Task = took.Task
+	taken.Messages, taken.Earlier, err = ch.thread(ctx, taken.Task, ch.agent.Name, took.Events[0].Seq)
 	return err
 }
 

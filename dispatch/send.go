@@ -42,10 +42,7 @@ func (wg *waking) send(ctx context.Context, a *pipeline.Agent, waker Waker, firs
 		begin.Key = again.Key
 	}
 	c := core.Command{At: wg.Now(), By: by(), Task: first.ID, Agent: a.Name, Do: begin}
-	outcomes, err := wg.Store.Do(ctx, c) // before it is sent
-	if err == nil {
-		err = outcomes[0].Err
-	}
+	begun, err := core.DoOne(ctx, wg.Store, c) // before it is sent
 	switch {
 	case errors.Is(err, core.ErrOutdated): // the task changed since the wake was planned
 		return wakeResult{due: wg.Now().Add(soonAgain)}
@@ -53,9 +50,9 @@ func (wg *waking) send(ctx context.Context, a *pipeline.Agent, waker Waker, firs
 		return wakeResult{failed: notWoken(explain.AgentStateWrong, a, err)}
 	}
 	var w core.Wake
-	for _, e := range outcomes[0].Events {
-		if begun, ok := e.Data.(core.WakeBegun); ok {
-			w = begun.Wake
+	for _, e := range begun.Events {
+		if data, ok := e.Data.(core.WakeBegun); ok {
+			w = data.Wake
 		}
 	}
 	crash.Point("wake.before")
@@ -116,11 +113,7 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 	if !errors.Is(wakeErr, ErrLost) { // else it may be queued
 		c := core.Command{At: now, By: by(), Task: first, Also: w.Tasks[1:], Agent: a.Name, Do: settle}
 		// The answer is noted even if the dispatcher stops.
-		outcomes, err := wg.Store.Do(context.WithoutCancel(ctx), c)
-		if err == nil {
-			err = outcomes[0].Err
-		}
-		if err != nil {
+		if _, err := core.DoOne(context.WithoutCancel(ctx), wg.Store, c); err != nil {
 			return wakeResult{failed: notWoken(explain.AgentStateWrong, a, err)}
 		}
 	}

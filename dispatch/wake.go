@@ -347,10 +347,7 @@ func (wg *waking) reload(ctx context.Context, s *situation) (err error) {
 	if err != nil {
 		return err
 	}
-	byID := map[pipeline.TaskID]*core.Task{}
-	for _, t := range fresh {
-		byID[t.ID] = t
-	}
+	byID := core.ByID(fresh)
 	for _, list := range [][]*core.Task{s.tasks, s.gone} {
 		for i, t := range list {
 			if byID[t.ID] != nil {

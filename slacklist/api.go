@@ -109,10 +109,10 @@ func (a *api) call(ctx context.Context, method string, form url.Values) (*answer
 	req.Header.Set("User-Agent", UserAgent)
 	resp, err := a.client.Do(req)
 	if err != nil {
-		if u := (*url.Error)(nil); errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the URL
 		}
-		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 			return nil, notSent(err) // the connection was never made
 		}
 		return nil, unsure(method, "", err)

@@ -225,8 +225,7 @@ func (s *Session) IsGone(ctx context.Context, id string) (gone bool, err error) 
 		}
 		return err
 	})
-	var e *pipeline.BoardError
-	if errors.As(err, &e) && slices.Contains(goneCodes, e.Code) {
+	if e, ok := errors.AsType[*pipeline.BoardError](err); ok && slices.Contains(goneCodes, e.Code) {
 		return true, nil
 	}
 	return gone, err

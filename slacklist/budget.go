@@ -127,8 +127,7 @@ func (g *gate) within(ctx context.Context, method string, budget float64, call f
 	if g.budget > 0 {
 		g.answered(method, g.now())
 	}
-	var e *pipeline.BoardError
-	if errors.As(err, &e) && e.Code == codeLimited && !e.Until.IsZero() {
+	if e, ok := errors.AsType[*pipeline.BoardError](err); ok && e.Code == codeLimited && !e.Until.IsZero() {
 		g.holdOff(method, e.Until)
 		g.dirty = true
 	}

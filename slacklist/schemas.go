@@ -86,8 +86,7 @@ func (s *schemas) retry(ctx context.Context, cells []pipeline.Cell, write func()
 // schemaRefusal returns the refusal of a column, an option or a person in err;
 // nil if there is none.
 func schemaRefusal(err error) *pipeline.BoardError {
-	var e *pipeline.BoardError
-	if errors.As(err, &e) && slices.Contains(schemaCodes, e.Code) {
+	if e, ok := errors.AsType[*pipeline.BoardError](err); ok && slices.Contains(schemaCodes, e.Code) {
 		return e
 	}
 	return nil

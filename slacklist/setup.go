@@ -98,8 +98,7 @@ func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent, types pi
 	}
 	for _, cell := range cells {
 		_, err := e.encode([]pipeline.Cell{cell})
-		var m *pipeline.MissingError
-		if errors.As(err, &m) {
+		if m, ok := errors.AsType[*pipeline.MissingError](err); ok {
 			found = append(found, Finding{m, false})
 		}
 	}

@@ -33,8 +33,7 @@ func (w *writer) do(ctx context.Context, method string, call func() error) error
 		}
 		return call()
 	})
-	var e *pipeline.BoardError
-	if errors.As(err, &e) && slices.Contains(noWriteCodes, e.Code) && w.snap.WalkStarted != 0 {
+	if e, ok := errors.AsType[*pipeline.BoardError](err); ok && slices.Contains(noWriteCodes, e.Code) && w.snap.WalkStarted != 0 {
 		e.ReadAt = w.snap.WalkStarted.Time() // the walk proves that the list exists
 	}
 	return err

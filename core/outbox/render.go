@@ -8,7 +8,6 @@ import (
 
 	"otm/core"
 	"otm/internal/durable"
-	"otm/pipeline"
 	"otm/pipeline/rendering"
 )
 
@@ -21,15 +20,8 @@ type Render struct {
 // Deliver implements Deliverer. The files are not synced, see package rendering.
 func (r *Render) Deliver(ctx context.Context, effects []core.Pending) []Result {
 	results := make([]Result, len(effects))
-	ids := make([]pipeline.TaskID, len(effects))
-	for i, p := range effects {
-		ids[i] = p.Task
-	}
-	tasks, err := r.Store.Tasks(ctx, core.Filter{IDs: ids})
-	byID := map[pipeline.TaskID]*core.Task{}
-	for _, t := range tasks {
-		byID[t.ID] = t
-	}
+	tasks, err := r.Store.Tasks(ctx, core.Filter{IDs: core.TasksOf(effects)})
+	byID := core.ByID(tasks)
 	for i, p := range effects {
 		results[i].Err = err
 		if t := byID[p.Task]; err == nil && t != nil {

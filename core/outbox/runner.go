@@ -266,10 +266,6 @@ func pause(tries int) time.Duration {
 // renew renews the leases of effects until stop is called. A renewal that fails is not
 // reported: the lease may lapse, and others may deliver the same.
 func (r *run) renew(ctx context.Context, sink core.Sink, effects []core.Pending) (stop func()) {
-	ids := make([]pipeline.TaskID, len(effects))
-	for i, p := range effects {
-		ids[i] = p.Task
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
@@ -280,7 +276,7 @@ func (r *run) renew(ctx context.Context, sink core.Sink, effects []core.Pending)
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				r.Outbox.Lease(ctx, sink, r.owner, r.now(), r.lease(), 0, ids...)
+				r.Outbox.Lease(ctx, sink, r.owner, r.now(), r.lease(), 0, core.TasksOf(effects)...)
 			}
 		}
 	})

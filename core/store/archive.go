@@ -130,22 +130,13 @@ func unseal(packed []byte, most int64) (lines []byte, is seal, err error) {
 
 // loadArchives returns the archives that have events after one, the oldest first.
 func loadArchives(t tx, after int64) ([]archive, error) {
-	rows, err := t.Query("SELECT day, first, last, until_at, sum FROM archives WHERE last > $1 ORDER BY last", after)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []archive
-	for rows.Next() {
-		var a archive
+	scan := func(rows *sql.Rows) (a archive, err error) {
 		var until int64
-		if err := rows.Scan(&a.day, &a.first, &a.last, &until, &a.sum); err != nil {
-			return nil, err
-		}
+		err = rows.Scan(&a.day, &a.first, &a.last, &until, &a.sum)
 		a.until = toTime(until)
-		all = append(all, a)
+		return a, err
 	}
-	return all, rows.Err()
+	return collect(t, scan, "SELECT day, first, last, until_at, sum FROM archives WHERE last > $1 ORDER BY last", after)
 }
 
 // events reads the events of an archive.
@@ -182,9 +173,9 @@ func (dir archiveDir) find(t tx, f core.EventFilter) (found []core.Event, err er
 	if err != nil {
 		return nil, err
 	}
-	only := map[int64]bool{}
+	var only []int64 // the last events of the archives that have events of the task
 	if f.Task != 0 {
-		if only, err = archivesOf(t, f.Task); err != nil {
+		if only, err = collect(t, number, "SELECT last FROM archived_tasks WHERE task = $1", int64(f.Task)); err != nil {
 			return nil, err
 		}
 	}
@@ -193,7 +184,7 @@ func (dir archiveDir) find(t tx, f core.EventFilter) (found []core.Event, err er
 	}
 	for i := range all {
 		a := &all[i]
-		if f.Task != 0 && !only[a.last] || !f.Since.IsZero() && a.until.Before(f.Since) {
+		if f.Task != 0 && !slices.Contains(only, a.last) || !f.Since.IsZero() && a.until.Before(f.Since) {
 			continue
 		}
 		events, err := dir.events(a)
@@ -214,11 +205,8 @@ func (dir archiveDir) find(t tx, f core.EventFilter) (found []core.Event, err er
 
 // BadArchives reads all files of the archive and returns those that are damaged, or missing.
 func BadArchives(ctx context.Context, s *Store) (bad []core.BadArchive, err error) {
-	var all []archive
-	if err = s.read(ctx, func(t tx) (err error) {
-		all, err = loadArchives(t, 0)
-		return err
-	}); err != nil {
+	all, err := reading(ctx, s, func(t tx) ([]archive, error) { return loadArchives(t, 0) })
+	if err != nil {
 		return nil, err
 	}
 	dir := archiveDirOf(s)
@@ -237,24 +225,6 @@ func BadArchives(ctx context.Context, s *Store) (bad []core.BadArchive, err erro
 		note(err)
 	}
 	return bad, err
-}
-
-// archivesOf returns the last events of the archives that have events of a task.
-func archivesOf(t tx, task pipeline.TaskID) (map[int64]bool, error) {
-	rows, err := t.Query("SELECT last FROM archived_tasks WHERE task = $1", int64(task))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	all := map[int64]bool{}
-	for rows.Next() {
-		var last int64
-		if err := rows.Scan(&last); err != nil {
-			return nil, err
-		}
-		all[last] = true
-	}
-	return all, rows.Err()
 }
 
 // selects is the filter as loadEvents has it, but for Limit and Last.

@@ -143,8 +143,7 @@ func (e *sqliteEngine) migrate(ctx context.Context, steps goose.ProviderOption) 
 		return err
 	}
 	alone, err := lock.Acquire(ctx, e.schemaLock(), migrateTry)
-	var held *lock.HeldError
-	if errors.As(err, &held) {
+	if _, ok := errors.AsType[*lock.HeldError](err); ok {
 		return &SharedError{Name: e.path, Err: err}
 	}
 	if err != nil {

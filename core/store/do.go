@@ -48,11 +48,7 @@ func (s *Store) durabilityOf(ctx context.Context, commands []core.Command) (dura
 		}
 		shown = append(shown, c.Task)
 	}
-	makes := false
-	err := s.read(ctx, func(t tx) (err error) {
-		makes, err = anyWithoutRows(t, shown)
-		return err
-	})
+	makes, err := reading(ctx, s, func(t tx) (bool, error) { return anyWithoutRows(t, shown) })
 	return durability(makes), err
 }
 
@@ -151,7 +147,7 @@ func (w *work) decide(commands []core.Command) ([]core.Outcome, error) {
 		}
 		ends[i] = len(w.events)
 	}
-	if err := number(w.tx, w.events); err != nil {
+	if err := enumerate(w.tx, w.events); err != nil {
 		return nil, err
 	}
 	begin := 0

@@ -2,6 +2,7 @@ package store
 
 import (
 	"crypto/rand"
+	"database/sql"
 	"encoding/base32"
 	"encoding/json"
 	"fmt"
@@ -11,9 +12,9 @@ import (
 	"otm/pipeline"
 )
 
-// number gives events their numbers and ids. Another transaction gets its numbers
+// enumerate gives events their numbers and ids. Another transaction gets its numbers
 // after this one has ended, so a reader who saw a number has seen all below it.
-func number(t tx, events []core.Event) error {
+func enumerate(t tx, events []core.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -66,30 +67,24 @@ func loadEvents(t tx, f core.EventFilter) ([]core.Event, error) {
 	if f.Limit > 0 {
 		end += " LIMIT " + q.arg(f.Limit)
 	}
-	rows, err := t.Query("SELECT seq, id, type, version, at, task, agent, actor_kind, actor, cause, trace, payload FROM events"+q.text()+end, q.args...)
-	if err != nil {
-		return nil, err
+	return collect(t, scanEvent, "SELECT seq, id, type, version, at, task, agent, actor_kind, actor, cause, trace, payload FROM events"+q.text()+end, q.args...)
+}
+
+func scanEvent(rows *sql.Rows) (e core.Event, err error) {
+	var typ, kind string
+	var at, task, version int64
+	var payload []byte
+	if err := rows.Scan(&e.Seq, &e.ID, &typ, &version, &at, &task, &e.Agent, &kind, &e.By.Name, &e.Cause, &e.Trace, &payload); err != nil {
+		return e, err
 	}
-	defer rows.Close()
-	var events []core.Event
-	for rows.Next() {
-		var e core.Event
-		var typ, kind string
-		var at, task, version int64
-		var payload []byte
-		if err := rows.Scan(&e.Seq, &e.ID, &typ, &version, &at, &task, &e.Agent, &kind, &e.By.Name, &e.Cause, &e.Trace, &payload); err != nil {
-			return nil, err
-		}
-		e.At, e.Task, e.By.Kind = toTime(at), pipeline.TaskID(task), core.Kind(kind)
-		if version > core.EventVersion {
-			return nil, fmt.Errorf("event %d has version %d, which is not known: a newer version of otm wrote it", e.Seq, version)
-		}
-		if e.Data, err = core.DecodeData(typ, payload); err != nil {
-			return nil, fmt.Errorf("event %d: %w", e.Seq, err)
-		}
-		events = append(events, e)
+	e.At, e.Task, e.By.Kind = toTime(at), pipeline.TaskID(task), core.Kind(kind)
+	if version > core.EventVersion {
+		return e, fmt.Errorf("event %d has version %d, which is not known: a newer version of otm wrote it", e.Seq, version)
 	}
-	return events, rows.Err()
+	if e.Data, err = core.DecodeData(typ, payload); err != nil {
+		return e, fmt.Errorf("event %d: %w", e.Seq, err)
+	}
+	return e, nil
 }
 
 // crockford is the alphabet of ULIDs: https://github.com/ulid/spec.

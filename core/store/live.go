@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
 	"sync"
 
@@ -54,7 +55,11 @@ func (l *liveTasks) read(t tx, db engine) error {
 	all := l.db != db || l.at.rebuilds != at.rebuilds || l.at.event < at.archived ||
 		l.at.event > at.event // fewer events: a backup was restored
 	if !all {
-		if changed, err = changedSince(t, l.at.event); err != nil {
+		scan := func(rows *sql.Rows) (pipeline.TaskID, error) {
+			id, err := number(rows)
+			return pipeline.TaskID(id), err
+		}
+		if changed, err = collect(t, scan, "SELECT DISTINCT task FROM events WHERE seq > $1 AND task <> 0 ORDER BY task", l.at.event); err != nil {
 			return err
 		}
 	}
@@ -77,21 +82,4 @@ func (l *liveTasks) read(t tx, db engine) error {
 	slices.SortFunc(l.tasks, func(a, b *core.Task) int { return cmp.Compare(a.ID, b.ID) })
 	l.db, l.at = db, at
 	return nil
-}
-
-// changedSince returns the ids of the tasks with later events, in ascending order.
-func changedSince(t tx, event int64) (changed []pipeline.TaskID, err error) {
-	rows, err := t.Query("SELECT DISTINCT task FROM events WHERE seq > $1 AND task <> 0 ORDER BY task", event)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		changed = append(changed, pipeline.TaskID(id))
-	}
-	return changed, rows.Err()
 }

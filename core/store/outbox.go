@@ -69,9 +69,8 @@ const columns = "task, sink, wanted, since, due, tries, asked_at, code, error, l
 
 // Pending returns effects, the oldest first, see core.Outbox.
 func (s *Store) Pending(ctx context.Context, sink core.Sink, tasks ...pipeline.TaskID) ([]core.Pending, error) {
-	var pending []core.Pending
-	err := s.read(ctx, func(t tx) error {
-		return eachChunk(tasks, func(ids []pipeline.TaskID) error {
+	return reading(ctx, s, func(t tx) (pending []core.Pending, err error) {
+		err = eachChunk(tasks, func(ids []pipeline.TaskID) error {
 			var q query
 			q.where("o.wanted > 0")
 			if sink != "" {
@@ -81,8 +80,8 @@ func (s *Store) Pending(ctx context.Context, sink core.Sink, tasks ...pipeline.T
 			pending = append(pending, some...)
 			return err
 		})
+		return pending, err
 	})
-	return pending, err
 }
 
 // loadPending returns the effects that meet the conditions, of the given tasks if ids is
@@ -95,20 +94,8 @@ func loadPending(t tx, q *query, ids []pipeline.TaskID, limit int) ([]core.Pendi
 	if limit > 0 {
 		end += " LIMIT " + q.arg(limit)
 	}
-	rows, err := t.Query("SELECT "+columns+" FROM outbox AS o"+q.text()+end, q.args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var pending []core.Pending
-	for rows.Next() {
-		p, err := scanPending(rows)
-		if err != nil {
-			return nil, err
-		}
-		pending = append(pending, p)
-	}
-	return pending, rows.Err()
+	scan := func(rows *sql.Rows) (core.Pending, error) { return scanPending(rows) }
+	return collect(t, scan, "SELECT "+columns+" FROM outbox AS o"+q.text()+end, q.args...)
 }
 
 func scanPending(row interface{ Scan(...any) error }) (p core.Pending, err error) {
@@ -137,11 +124,7 @@ func (s *Store) Lease(ctx context.Context, sink core.Sink, owner string, now tim
 		if err != nil || sink != core.SinkBoard {
 			return err
 		}
-		var ids []pipeline.TaskID
-		for _, p := range due {
-			ids = append(ids, p.Task)
-		}
-		makes, err = anyWithoutRows(t, ids)
+		makes, err = anyWithoutRows(t, core.TasksOf(due))
 		return err
 	})
 	if err != nil || len(due) == 0 {

@@ -1,9 +1,44 @@
 package store
 
 import (
+	"context"
+	"database/sql"
 	"strconv"
 	"strings"
 )
+
+// reading returns what f reads on a snapshot.
+func reading[T any](ctx context.Context, s *Store, f func(tx) (T, error)) (value T, err error) {
+	err = s.read(ctx, func(t tx) (err error) {
+		value, err = f(t)
+		return err
+	})
+	return value, err
+}
+
+// collect returns what scan makes of each row that a query selects.
+func collect[T any](t tx, scan func(*sql.Rows) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := t.Query(query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+// number reads a row of one number.
+func number(rows *sql.Rows) (n int64, err error) {
+	err = rows.Scan(&n)
+	return n, err
+}
 
 // query builds the conditions of a query. There are few different texts, because both
 // databases keep the statements of them prepared.

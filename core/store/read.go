@@ -22,23 +22,17 @@ func (s *Store) read(ctx context.Context, fn func(tx) error) error {
 
 // meta returns a value of the table meta; "" if it has none.
 func (s *Store) meta(ctx context.Context, key string) (value string, err error) {
-	err = s.read(ctx, func(t tx) error {
-		err := t.QueryRow("SELECT value FROM meta WHERE key = $1", key).Scan(&value)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
+	return reading(ctx, s, func(t tx) (value string, err error) {
+		if err = t.QueryRow("SELECT value FROM meta WHERE key = $1", key).Scan(&value); errors.Is(err, sql.ErrNoRows) {
+			err = nil
 		}
-		return err
+		return value, err
 	})
-	return value, err
 }
 
 // Task returns a task, see core.Reader.
 func (s *Store) Task(ctx context.Context, id pipeline.TaskID) (*core.Task, error) {
-	var task *core.Task
-	err := s.read(ctx, func(t tx) (err error) {
-		task, err = loadTask(t, id, "")
-		return err
-	})
+	task, err := reading(ctx, s, func(t tx) (*core.Task, error) { return loadTask(t, id, "") })
 	if err == nil && task == nil {
 		err = core.ErrNoTask
 	}
@@ -53,16 +47,14 @@ func (s *Store) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) 
 	if f.Live && f.IDs == nil && f.Rows == nil && f.Agent == "" && f.Woken == nil {
 		return s.live.all(ctx, s)
 	}
-	var tasks []*core.Task
-	err := s.read(ctx, func(t tx) error {
-		tasks = nil
-		return eachChunk(f.IDs, func(ids []pipeline.TaskID) error {
+	return reading(ctx, s, func(t tx) (tasks []*core.Task, err error) {
+		err = eachChunk(f.IDs, func(ids []pipeline.TaskID) error {
 			some, err := loadTasks(t, f, ids)
 			tasks = append(tasks, some...)
 			return err
 		})
+		return tasks, err
 	})
-	return tasks, err
 }
 
 // loadTasks returns the tasks that a filter selects, but only those of ids; nil: of all.
@@ -93,24 +85,13 @@ func loadTasks(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error)
 
 // loadDocs reads the states whose documents a query selects. what names one in an error.
 func loadDocs[T any](t tx, what, query string, args []any) ([]*T, error) {
-	rows, err := t.Query(query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []*T
-	for rows.Next() {
+	return collect(t, func(rows *sql.Rows) (*T, error) {
 		var doc sql.RawBytes
 		if err := rows.Scan(&doc); err != nil {
 			return nil, err
 		}
-		one, err := decode[T](what, doc)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, rows.Err()
+		return decode[T](what, doc)
+	}, query, args...)
 }
 
 func folded(names []string) []string {
@@ -150,11 +131,7 @@ func (s *Store) TaskOfWake(ctx context.Context, key string) (pipeline.TaskID, er
 
 // Agent returns the state of an agent, see core.Reader.
 func (s *Store) Agent(ctx context.Context, name string) (*core.AgentState, error) {
-	var a *core.AgentState
-	err := s.read(ctx, func(t tx) (err error) {
-		a, err = loadAgent(t, pipeline.FoldName(name), "")
-		return err
-	})
+	a, err := reading(ctx, s, func(t tx) (*core.AgentState, error) { return loadAgent(t, pipeline.FoldName(name), "") })
 	if err == nil && a == nil {
 		a = &core.AgentState{Agent: name}
 	}
@@ -163,48 +140,27 @@ func (s *Store) Agent(ctx context.Context, name string) (*core.AgentState, error
 
 // AgentStates returns the states of all agents, see core.Reader.
 func (s *Store) AgentStates(ctx context.Context) (map[string]*core.AgentState, error) {
-	var states map[string]*core.AgentState
-	err := s.read(ctx, func(t tx) error {
-		states = map[string]*core.AgentState{}
-		rows, err := t.Query("SELECT name_key, doc FROM agents")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var name string
-			var doc []byte
-			if err := rows.Scan(&name, &doc); err != nil {
-				return err
-			}
-			if states[name], err = decode[core.AgentState](agentNamed(name), doc); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
+	all, err := reading(ctx, s, func(t tx) ([]*core.AgentState, error) {
+		return loadDocs[core.AgentState](t, "an agent", "SELECT doc FROM agents", nil)
 	})
+	states := map[string]*core.AgentState{}
+	for _, a := range all {
+		states[pipeline.FoldName(a.Agent)] = a
+	}
 	return states, err
 }
 
 // Incidents returns incidents, see core.Reader.
 func (s *Store) Incidents(ctx context.Context, f core.IncidentFilter) ([]*core.Incident, error) {
-	var all []*core.Incident
-	err := s.read(ctx, func(t tx) (err error) {
-		all, err = loadIncidents(t, f, "")
-		return err
-	})
+	all, err := reading(ctx, s, func(t tx) ([]*core.Incident, error) { return loadIncidents(t, f, "") })
 	core.SortIncidents(all)
 	return all, err
 }
 
 // LastEvent returns the number of the last event, see core.Reader.
-func (s *Store) LastEvent(ctx context.Context) (last int64, err error) {
-	err = s.read(ctx, func(t tx) error {
-		at, err := loadMark(t)
-		last = at.event
-		return err
-	})
-	return last, err
+func (s *Store) LastEvent(ctx context.Context) (int64, error) {
+	at, err := reading(ctx, s, loadMark)
+	return at.event, err
 }
 
 // Did reports whether a command of this id was carried out, see core.Reader.
@@ -218,12 +174,7 @@ func (s *Store) Did(ctx context.Context, id string) (d core.Done, ok bool, err e
 
 // Events returns events in their order, see core.Reader.
 func (s *Store) Events(ctx context.Context, f core.EventFilter) ([]core.Event, error) {
-	var events []core.Event
-	err := s.read(ctx, func(t tx) (err error) {
-		events, err = s.selectEvents(t, f)
-		return err
-	})
-	return events, err
+	return reading(ctx, s, func(t tx) ([]core.Event, error) { return s.selectEvents(t, f) })
 }
 
 // selectEvents returns the events that a filter selects, in their order.

@@ -29,15 +29,13 @@ func (d Difference) String() string { return d.Row + ": " + strings.Join(d.Field
 // Check replays all events and returns the rows that do not follow from them. It changes
 // nothing.
 func Check(ctx context.Context, s *Store) ([]Difference, error) {
-	var found []Difference
-	err := s.read(ctx, func(t tx) error {
+	return reading(ctx, s, func(t tx) ([]Difference, error) {
 		r, err := replay(t, s)
-		if err == nil {
-			found, err = r.compare(t)
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return r.compare(t)
 	})
-	return found, err
 }
 
 // Rebuild replaces the rows that do not follow from the events, and returns them. If

@@ -15,14 +15,20 @@ import (
 
 // loadTask reads the state of a task; nil: it does not exist. lock ends the query.
 func loadTask(t tx, id pipeline.TaskID, lock string) (*core.Task, error) {
+	return loadDoc[core.Task](t, "a task", "SELECT doc FROM tasks WHERE id = $1"+lock, int64(id))
+}
+
+// loadDoc reads the state whose document a query selects; nil: there is none. what names it in
+// an error.
+func loadDoc[T any](t tx, what, query string, key any) (*T, error) {
 	var doc []byte
-	switch err := t.QueryRow("SELECT doc FROM tasks WHERE id = $1"+lock, int64(id)).Scan(&doc); {
+	switch err := t.QueryRow(query, key).Scan(&doc); {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return decode[core.Task]("a task", doc)
+	return decode[T](what, doc)
 }
 
 // decode reads a state from its document. what names it in an error.
@@ -133,17 +139,8 @@ func live(t *core.Task) bool {
 
 // loadAgent reads the state of an agent by its folded name; nil: it has none.
 func loadAgent(t tx, name, lock string) (*core.AgentState, error) {
-	var doc []byte
-	switch err := t.QueryRow("SELECT doc FROM agents WHERE name_key = $1"+lock, name).Scan(&doc); {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return decode[core.AgentState](agentNamed(name), doc)
+	return loadDoc[core.AgentState](t, fmt.Sprintf("agent %q", name), "SELECT doc FROM agents WHERE name_key = $1"+lock, name)
 }
-
-func agentNamed(name string) string { return fmt.Sprintf("agent %q", name) }
 
 func rowOfIncident(i *core.Incident) ([]any, error) {
 	doc, err := json.Marshal(i)

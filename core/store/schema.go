@@ -77,8 +77,7 @@ func migrate(ctx context.Context, db engine) error {
 			return nil
 		}
 		err = db.migrate(ctx, gooseSteps(db, known))
-		var shared *SharedError
-		if errors.As(err, &shared) && time.Now().Before(end) {
+		if _, ok := errors.AsType[*SharedError](err); ok && time.Now().Before(end) {
 			continue
 		}
 		if err != nil {

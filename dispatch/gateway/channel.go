@@ -92,7 +92,7 @@ func dialError(resp *http.Response, err error) error {
 	if errors.As(err, &cert) || errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch) {
 		return &Error{Reason: ReasonEndpoint, Err: err}
 	}
-	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // leaves out the library's own words
 	}
 	return fmt.Errorf("dial gateway: %w", err)

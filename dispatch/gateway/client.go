@@ -217,7 +217,7 @@ func (c *Client) backoff(n int, err error) time.Duration {
 	if n < 30 { // keeps the shift in range
 		d = min(d, c.cfg.MinBackoff<<n)
 	}
-	if refused := (*Error)(nil); errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*Error](err); ok {
 		d = max(d, refused.RetryAfter)
 	}
 	return d

@@ -111,8 +111,7 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	s.dirLock, err = lock.AcquireIn(context.Background(), o.Dir, LockPath(o.Dir), lock.Moment)
-	var held *lock.HeldError
-	if errors.As(err, &held) {
+	if _, ok := errors.AsType[*lock.HeldError](err); ok {
 		return fmt.Errorf("%w: %w", ErrInUse, err)
 	}
 	if err != nil {

@@ -203,8 +203,7 @@ func (d boardDeliverer) Deliver(ctx context.Context, effects []core.Pending) (re
 
 // dueOf is when the board may be asked again; zero: it does not say.
 func dueOf(err error) time.Time {
-	var e *pipeline.BoardError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pipeline.BoardError](err); ok {
 		return e.Until
 	}
 	return time.Time{}

@@ -98,7 +98,7 @@ type check struct {
 // of reading the directory or the store.
 func Check(ctx context.Context, o Options) ([]Finding, error) {
 	c := &check{Options: o, ctx: ctx, box: inbox.Open(o.Dir), counter: counter.Open(o.Dir, nil),
-		board: view.Index(o.Rows), tasks: map[pipeline.TaskID]*core.Task{}, waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}
+		board: view.Index(o.Rows), waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}
 	for _, look := range []func() error{
 		c.workspaces, c.readStore, c.inboxes, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.dispatchFiles, c.counterAbove, c.litter,
 	} {
@@ -115,9 +115,7 @@ func (c *check) readStore() error {
 	if err != nil {
 		return err
 	}
-	for _, t := range tasks {
-		c.tasks[t.ID] = t
-	}
+	c.tasks = core.ByID(tasks)
 	if c.pending, err = c.Store.Pending(c.ctx, ""); err != nil {
 		return err
 	}

@@ -115,10 +115,7 @@ func (w *Watcher) beat() {
 
 func (w *Watcher) do(ctx context.Context, c core.Command) error {
 	c.At, c.By = w.looked, w.By
-	outcomes, err := w.Store.Do(ctx, c)
-	if err == nil {
-		err = outcomes[0].Err
-	}
+	_, err := core.DoOne(ctx, w.Store, c)
 	return err
 }
 

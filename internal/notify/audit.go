@@ -142,7 +142,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 			n++
 		}
 		_, err := a.post(ctx, thread, text, slacklist.Mark{Store: a.StoreID, Task: id.String(), Seq: seqs[n-1]})
-		if e := (*pipeline.BoardError)(nil); errors.As(err, &e) && e.Class == pipeline.Refused && !anew {
+		if e, ok := errors.AsType[*pipeline.BoardError](err); ok && e.Class == pipeline.Refused && !anew {
 			anew = true // the thread may be gone; if it is the channel, that is refused too
 			if thread, err = a.begin(ctx, t, ""); err == nil {
 				continue
@@ -189,10 +189,7 @@ func (a *Audit) begin(ctx context.Context, t *core.Task, ts string) (_ string, e
 	if begun.Link, err = a.Chat.Link(ctx, a.Channel, ts); err != nil {
 		a.Log.Warn("the link to a thread is not known", "task", t.ID, "err", err)
 	}
-	outcomes, err := a.Store.Do(ctx, core.Command{At: a.Now(), By: core.Component("otm"), Task: t.ID, Do: core.PostAudit{AuditPosted: begun}})
-	if err == nil {
-		err = outcomes[0].Err
-	}
+	_, err = core.DoOne(ctx, a.Store, core.Command{At: a.Now(), By: core.Component("otm"), Task: t.ID, Do: core.PostAudit{AuditPosted: begun}})
 	return ts, err
 }
 
@@ -217,7 +214,7 @@ func (a *Audit) post(ctx context.Context, thread, text string, mark slacklist.Ma
 // finds none, and a line may come twice.
 func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]slacklist.Mark, error) {
 	found, err := a.Chat.Marked(ctx, a.Channel, thread, since.Add(-auditSkew))
-	if e := (*pipeline.BoardError)(nil); errors.As(err, &e) && e.Needed != "" {
+	if e, ok := errors.AsType[*pipeline.BoardError](err); ok && e.Needed != "" {
 		a.Log.Warn("the audit may repeat lines, as it may not read its channel", "err", err)
 		return nil, nil
 	}

@@ -179,8 +179,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 // fail tells the person what went wrong. What the person cannot mend goes to
 // the log as well.
 func (s *Server) fail(w http.ResponseWriter, what string, err error) {
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		refuse(w, http.StatusUnprocessableEntity, refusal.Reason, refusal.Hint)
 		return
 	}

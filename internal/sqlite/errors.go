@@ -72,8 +72,7 @@ func (d *DB) failedOwn(op string, err error) error {
 
 // kindOf returns which of the errors above the driver's error is, or nil.
 func kindOf(err error) error {
-	var extended sqlite3.ExtendedErrorCode
-	if errors.As(err, &extended) {
+	if extended, ok := errors.AsType[sqlite3.ExtendedErrorCode](err); ok {
 		switch extended {
 		case sqlite3.IOERR_LOCK, sqlite3.IOERR_RDLOCK, sqlite3.IOERR_UNLOCK, sqlite3.IOERR_CHECKRESERVEDLOCK,
 			sqlite3.IOERR_SHMLOCK, sqlite3.IOERR_SHMMAP:

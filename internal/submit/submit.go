@@ -133,8 +133,7 @@ func parseLines[T any](b *base, c *cobra.Command, example string, parse func([]b
 	for _, l := range lines {
 		v, err := parse(l.text)
 		if err != nil {
-			var syntax *drop.SyntaxError
-			if errors.As(err, &syntax) && syntax.Line > 0 {
+			if syntax, ok := errors.AsType[*drop.SyntaxError](err); ok && syntax.Line > 0 {
 				syntax.Line = l.n
 				problems = append(problems, syntax.Error())
 			} else {

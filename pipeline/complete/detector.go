@@ -62,7 +62,7 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat.R
 			report.RunBy(due)
 			continue
 		}
-		if left := (*outbox.LeftError)(nil); errors.As(why, &left) && left.Code == string(explain.ListFull) {
+		if left, ok := errors.AsType[*outbox.LeftError](why); ok && left.Code == string(explain.ListFull) {
 			report.Needs(explain.New(explain.ListFull)) // another process was told
 			continue
 		}

@@ -101,8 +101,7 @@ func (sw *sweep) unparsed(f inbox.File, err error) verdict {
 			hint = "let a command write the file: otm-update --from -"
 		}
 	}
-	var invalid *drop.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*drop.InvalidError](err); ok {
 		hint = invalid.Hint
 	}
 	return fail(inbox.Invalid, hint, "%v", err)

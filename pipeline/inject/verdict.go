@@ -62,8 +62,7 @@ func undelivered(makesRows bool, err error) verdict {
 // asked of it. The next file would meet the same, unless a person has to add something to
 // the board: then what needs no board goes on.
 func engineTrouble(err error) verdict {
-	var missing *pipeline.MissingError
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*pipeline.MissingError](err); ok {
 		return keep(missing.Error())
 	}
 	return verdict{stop: err}

@@ -163,8 +163,7 @@ func (f *finder) unsettled(w *work) {
 		err = fmt.Errorf("%w: %w", errUnsettled, f.walkErr)
 	}
 	w.result, w.over = Result{Err: err, Code: errUnsettled.code, Due: f.certainAt(w), Asked: w.AskedAt}, true
-	var e *pipeline.BoardError
-	if errors.As(f.walkErr, &e) && e.Until.After(w.result.Due) {
+	if e, ok := errors.AsType[*pipeline.BoardError](f.walkErr); ok && e.Until.After(w.result.Due) {
 		w.result.Due = e.Until
 	}
 	if now := f.Now(); !w.result.Due.After(now) {

@@ -137,9 +137,9 @@ func every(*core.Task) bool { return true }
 
 // load reads the tasks of the effects from the store.
 func (d *delivery) load() error {
-	ids := make([]pipeline.TaskID, len(d.works))
-	for i, w := range d.works {
-		ids[i] = w.Task
+	var ids []pipeline.TaskID
+	for _, w := range d.works {
+		ids = append(ids, w.Task)
 	}
 	if len(ids) == 0 {
 		return nil
@@ -148,10 +148,7 @@ func (d *delivery) load() error {
 	if err != nil {
 		return ofStore(err)
 	}
-	byID := map[pipeline.TaskID]*core.Task{}
-	for _, t := range tasks {
-		byID[t.ID] = t
-	}
+	byID := core.ByID(tasks)
 	for _, w := range d.works {
 		w.task = byID[w.Task]
 		if w.task == nil || !w.task.Unshown() {

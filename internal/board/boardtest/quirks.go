@@ -118,8 +118,7 @@ func (d *double) extra(w http.ResponseWriter, r *http.Request, run func(user str
 		args[name] = form.Get(name)
 	}
 	result, err := run(auth.UserID, args)
-	var refused *board.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*board.Error](err); ok {
 		result = map[string]any{"ok": false, "error": refused.Code}
 	} else if err != nil {
 		result = map[string]any{"ok": false, "error": "internal_error"}
