@@ -180,7 +180,7 @@ func (p *Place) failed(why error, unread bool) error {
 		f.Since, f.Tries = s.Failing.Since, s.Failing.Tries+1
 	}
 	f.Wait = min(10*time.Second<<min(f.Tries-1, 8), longestPause)
-	if r := (*Refused)(nil); errors.As(why, &r) {
+	if r, ok := errors.AsType[*Refused](why); ok {
 		f.Next = safe.Escape(r.Next)
 		switch {
 		case r.After > 0:

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -16,6 +17,9 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/hook"
+	"otm/pipeline"
+	"otm/slacklist"
 )
 
 // Bounds of an answer over HTTP.
@@ -41,7 +45,7 @@ func post(ctx context.Context, address string, body []byte, header http.Header) 
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		if u := (*url.Error)(nil); errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
 		return nil, err
@@ -192,4 +196,65 @@ func escapeMarkdown(s string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// Slack is an outlet: a channel.
+type Slack struct {
+	Chat    *slacklist.Chat
+	Channel string
+	Now     func() time.Time
+}
+
+// slackLimit is how much text Slack advises for a message. It cuts what is longer than ten
+// times that.
+const slackLimit = 4000
+
+// Tell implements Outlet.
+func (o *Slack) Tell(ctx context.Context, m Message) error {
+	_, err := o.Chat.Post(ctx, o.Channel, "", m.render(escapeSlack, slackLimit), nil)
+	return refusedBySlack(err, o.Now())
+}
+
+// refusedBySlack adds the next step to an error of Slack.
+func refusedBySlack(err error, now time.Time) error {
+	e := (*pipeline.BoardError)(nil)
+	if !errors.As(err, &e) {
+		return err
+	}
+	r := &Refused{Err: err}
+	switch {
+	case !e.Until.IsZero():
+		r.After = e.Until.Sub(now)
+	case e.Credentials:
+		r.Next = "put a token with the scope chat:write where [slack] of otm.toml takes it from"
+	case e.Class != pipeline.Transient:
+		r.Next = "check the channel's id in otm.toml, and invite the app into the channel"
+	}
+	return r
+}
+
+// escapeSlack escapes the characters of links and mentions. Slack has no escape for marks such
+// as *.
+var escapeSlack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
+
+// Command is an outlet: a command that gets each message as JSON on its stdin. It has taken
+// the message if it exits with 0.
+type Command struct {
+	Line []string
+	Dir  string
+	Env  []string
+	Wait time.Duration // for its end; zero: commandWait
+}
+
+const commandWait = 30 * time.Second
+
+// Tell implements Outlet. The error has the first line that the command printed to stderr.
+func (o *Command) Tell(ctx context.Context, m Message) error {
+	c := hook.Command{Line: o.Line, Dir: o.Dir, Env: o.Env, Limit: cmp.Or(o.Wait, commandWait)}
+	_, says, err := c.Run(ctx, m)
+	line, _, _ := strings.Cut(strings.TrimSpace(says), "\n")
+	if err == nil || line == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, core.Excerpt(line))
 }
