@@ -140,8 +140,7 @@ func (r *Report) Stopped(err error) error {
 		return err
 	}
 	r.Trouble = err
-	var e *pipeline.BoardError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pipeline.BoardError](err); ok {
 		r.RunBy(e.Until)
 	}
 	return nil

@@ -38,15 +38,12 @@ task comes next, and how many tasks it has. States:
 
 FROM says where OTM knows an agent from: otm.toml, openclaw.json, or the list of the
 gateway. The lines below tell what is wrong, as otm status and otm why do.`,
-	}, s, true, func(h *Home, v *view.View, asJSON bool, _ []string) error {
+	}, s, true, func(h *Home, v *view.View, _ []string) error {
 		agents, err := agentLines(v)
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return safe.EncodeJSON(s.Out, agents)
-		}
-		return printRegistry(h, v, agents)
+		return h.answer(agents, func() error { return printRegistry(h, v, agents) })
 	})
 }
 

@@ -25,7 +25,7 @@ import (
 // archiveCommand is otm archive.
 func archiveCommand(s cli.Streams) *cobra.Command {
 	var olderThan string
-	var yes, asJSON bool
+	var yes bool
 	c := &cobra.Command{
 		Use:   "archive",
 		Short: "Move finished tasks from the board into the history",
@@ -54,15 +54,12 @@ ended first.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return safe.EncodeJSON(s.Out, report)
-			}
-			return report.print(s, h.Now())
+			return h.answer(report, func() error { return report.print(s, h.Now()) })
 		}),
 	}
 	c.Flags().StringVar(&olderThan, "older-than", "", "how long ago they ended, such as 7d or 12h (required)")
 	c.Flags().BoolVar(&yes, "yes", false, "do it")
-	c.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
+	jsonFlag(c, "print what was done as JSON")
 	return c
 }
 

@@ -37,12 +37,7 @@ the data directory, while programs go on. The completion detector does so each d
 4 o'clock and keeps the last seven. To use one, stop all programs, remove otm.db and the
 files whose names begin with it, and put the copy in its place. Keep archive/, too.`,
 		Example: "  otm backup\n  otm backup /mnt/nas/otm-copy",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Errorf(cli.Usage, "give one file, or none").Hint("otm backup /mnt/nas/otm-copy")
-			}
-			return nil
-		},
+		Args:    words(0, 1, "give one file, or none", "otm backup /mnt/nas/otm-copy"),
 	}
 	c.RunE = withHome(s, func(ctx context.Context, h *Home, args []string) error {
 		st, err := h.OpenStore(ctx)

@@ -46,7 +46,7 @@ func (b *boardSource) Begin(ctx context.Context) (pipeline.Batch, error) {
 }
 
 func (b *boardSource) connect() (*slacklist.Client, error) {
-	where, err := b.home.boards().find()
+	where, err := findBoard(b.home)
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +63,14 @@ func (b *boardSource) connect() (*slacklist.Client, error) {
 	return b.client, nil
 }
 
-// boardFinder finds the board of a data directory: the configured list, else the
-// embedded board if it answers.
-type boardFinder struct{ home *Home }
-
-func (h *Home) boards() boardFinder { return boardFinder{h} }
-
-// find returns the client options of the board.
-func (f boardFinder) find() (slacklist.Options, error) {
-	o := f.configured()
+// findBoard returns the client options of the board of a data directory: the configured
+// list, else the embedded board if it answers.
+func findBoard(h *Home) (slacklist.Options, error) {
+	o := configuredBoard(h)
 	if o.ListID == "" {
-		return f.embedded(o)
+		return embeddedBoard(h, o)
 	}
-	token, err := f.home.Config.SlackToken(f.home.Getenv)
+	token, err := h.Config.SlackToken(h.Getenv)
 	if err == nil && token == "" {
 		err = errors.New("none is set")
 	}
@@ -91,59 +86,59 @@ func (h *Home) snapshot() (*slacklist.Snapshot, error) {
 	return slacklist.ReadSnapshot(h.Dir)
 }
 
-// configured is the part of the options that otm.toml sets.
-func (f boardFinder) configured() slacklist.Options {
-	c := f.home.Config
+// configuredBoard is the part of the options that otm.toml sets.
+func configuredBoard(h *Home) slacklist.Options {
+	c := h.Config
 	return slacklist.Options{
-		Dir: f.home.Dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
-		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: f.home.Now,
+		Dir: h.Dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
+		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: h.Now,
 	}
 }
 
-func (f boardFinder) embedded(o slacklist.Options) (slacklist.Options, error) {
-	dir := f.home.boardDir()
+func embeddedBoard(h *Home, o slacklist.Options) (slacklist.Options, error) {
+	dir := h.boardDir()
 	endpoint, err := board.ReadEndpoint(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return o, f.absent()
+		return o, absentBoard(h)
 	}
 	if err != nil {
-		return o, f.badAddress(err)
+		return o, badAddress(h, err)
 	}
 	if err := config.CheckURL(endpoint.URL, "http", "https"); err != nil {
-		return o, f.badAddress(fmt.Errorf("%q: %w", filepath.Join(dir, "endpoint.json"), err))
+		return o, badAddress(h, fmt.Errorf("%q: %w", filepath.Join(dir, "endpoint.json"), err))
 	}
 	// In a copied directory the file leads to the board of the other one.
 	if _, held := lock.Holder(board.LockPath(dir)); !held || !answers(endpoint.URL) {
-		return o, f.absent()
+		return o, absentBoard(h)
 	}
 	if o.Token, err = board.ReadToken(dir); err != nil {
-		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", f.home.startCommand())
+		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", h.startCommand())
 	}
 	o.URL, o.ListID, o.OpenAssignees, o.Consistent = endpoint.URL, endpoint.ListID, true, true
 	o.Called = map[string]string{board.HumanUser: human}
-	f.embeddedBudget(&o, endpoint)
+	embeddedBudget(h, &o, endpoint)
 	return o, nil
 }
 
 // badAddress explains an address file of the board or its page whose content is
 // unusable. A file that cannot be read keeps its error.
-func (f boardFinder) badAddress(err error) error {
+func badAddress(h *Home, err error) error {
 	var file *fs.PathError
 	if err == nil || errors.As(err, &file) {
 		return err
 	}
-	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", f.home.startCommand())
+	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", h.startCommand())
 }
 
-// absent is errNoBoard with the command that starts a board here.
-func (f boardFinder) absent() error {
-	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", f.home.startCommand()).Hint("otm board")
+// absentBoard is errNoBoard with the command that starts a board here.
+func absentBoard(h *Home) error {
+	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", h.startCommand()).Hint("otm board")
 }
 
 // embeddedBudget sets the budget of calls to the embedded board: unlimited,
 // unless the board has limits or otm.toml sets a budget.
-func (f boardFinder) embeddedBudget(o *slacklist.Options, endpoint board.Endpoint) {
-	if f.home.Config.Slack.BudgetSet {
+func embeddedBudget(h *Home, o *slacklist.Options, endpoint board.Endpoint) {
+	if h.Config.Slack.BudgetSet {
 		return
 	}
 	o.Budget = 0

@@ -96,7 +96,7 @@ func TestPageLive(t *testing.T) {
 	tab.press(kb.Escape)
 
 	// The row goes: the view says so and stays.
-	where, err := o.home.boards().find()
+	where, err := findBoard(o.home)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (o *office) said(id string) []string {
 // elsewhere is somebody who edits on the board, but not on the page.
 func (o *office) elsewhere(row string, cells ...pipeline.Cell) {
 	o.t.Helper()
-	where, err := o.home.boards().find()
+	where, err := findBoard(o.home)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestPageLifeOfATask(t *testing.T) {
 	for _, what := range []string{"dropped", "new to assigned"} {
 		tab.has("#taskHistory", what)
 	}
-	if err := takeNext(t.Context(), o.home, o.home.Config.Agents.Named("devdas"), false, false); err != nil {
+	if err := takeNext(t.Context(), o.home, o.home.Config.Agents.Named("devdas"), false); err != nil {
 		t.Fatal(err)
 	}
 	tab.has("#taskHistory", "to in_progress")
@@ -284,7 +284,7 @@ func TestC9AnswerInBrowser(t *testing.T) {
 	}
 	var out bytes.Buffer
 	o.home.Out = &out
-	if err := takeNext(t.Context(), o.home, o.home.Config.Agents.Named("devdas"), false, false); err != nil {
+	if err := takeNext(t.Context(), o.home, o.home.Config.Agents.Named("devdas"), false); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "You asked: Which colour?\nAnswer: Green, as the logo\n") {

@@ -104,7 +104,7 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 	}
 	c.agents(c.home.Agents())
 	end := c.beat.Run()
-	if _, trouble := c.home.boards().find(); trouble != nil && why != hinted {
+	if _, trouble := findBoard(c.home); trouble != nil && why != hinted {
 		report.Trouble, report.NoBoard, report.Due = trouble, true, c.home.Now().Add(noBoardRetry)
 	} else if report, err = c.run(ctx, why, c.beat.Progress); err != nil {
 		report.Trouble = err // our own files: a full disk gets room again, and each run recovers
@@ -152,7 +152,7 @@ func (c *component) Once(ctx context.Context) error {
 // Resident runs until ctx ends: at its time, and sooner on a hint. The error is a
 // *residentError if another process does so already.
 func (c *component) Resident(ctx context.Context) error {
-	l, err := c.home.residents().take(ctx, c.id)
+	l, err := takeResident(ctx, c.home, c.id)
 	if err != nil {
 		return err
 	}
@@ -176,8 +176,7 @@ func (c *component) Resident(ctx context.Context) error {
 
 // judge decides whether a resident can continue after a run.
 func (c *component) judge(r *heartbeat.Report, err error) error {
-	var held *lock.HeldError
-	if errors.As(err, &held) {
+	if _, ok := errors.AsType[*lock.HeldError](err); ok {
 		c.log.Warn("run not begun", "err", err)
 		return nil
 	}
@@ -285,27 +284,18 @@ func (e *residentError) Error() string {
 	return fmt.Sprintf("%s is running already, as process %d", e.id, e.pid)
 }
 
-// residentLocks knows which components have a resident process: each holds a lock
-// for its life.
-type residentLocks struct{ home *Home }
-
-func (h *Home) residents() residentLocks { return residentLocks{h} }
-
-// running reports whether a resident process runs the component.
-func (r residentLocks) running(id string) bool {
-	_, held := lock.Holder(r.path(id))
+// isResident reports whether a resident process runs a component: it holds a lock for its
+// life.
+func isResident(h *Home, id string) bool {
+	_, held := lock.Holder(heartbeat.ResidentLock(h.Dir, id))
 	return held
 }
 
-// path is the lock that the component's resident process holds.
-func (r residentLocks) path(id string) string { return heartbeat.ResidentLock(r.home.Dir, id) }
-
-// take makes this process the resident of a component. It waits for lock.Moment, then the
+// takeResident makes this process the resident of a component. It waits for lock.Moment, then the
 // error is a *residentError if another process holds the lock.
-func (r residentLocks) take(ctx context.Context, id string) (*lock.Lock, error) {
-	l, err := lock.Acquire(ctx, r.path(id), lock.Moment)
-	var held *lock.HeldError
-	if errors.As(err, &held) {
+func takeResident(ctx context.Context, h *Home, id string) (*lock.Lock, error) {
+	l, err := lock.Acquire(ctx, heartbeat.ResidentLock(h.Dir, id), lock.Moment)
+	if held, ok := errors.AsType[*lock.HeldError](err); ok {
 		return nil, &residentError{id: id, pid: held.PID}
 	}
 	return l, err

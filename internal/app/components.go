@@ -210,8 +210,7 @@ func buildInjector(c *component, e *engine.Engine, stays bool) {
 // injector without work would not notice that the token is refused (C52).
 func checkBoard(ctx context.Context, e *engine.Engine) error {
 	err := e.Refresh(ctx, hintedAge)
-	var held *lock.HeldError
-	if errors.As(err, &held) {
+	if _, ok := errors.AsType[*lock.HeldError](err); ok {
 		return nil // another component reads it
 	}
 	return err

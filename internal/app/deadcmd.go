@@ -24,21 +24,19 @@ func deadCommand(s cli.Streams) *cobra.Command {
 		Long: `List the dead letters: tasks that failed and that nobody has requeued, given to
 another agent, or cancelled; and the drops in failed/; the newest first. OTM leaves
 them alone.`,
-	}, s, false, func(h *Home, v *view.View, asJSON bool, _ []string) error {
+	}, s, false, func(h *Home, v *view.View, _ []string) error {
 		dead, err := deadLetters(v)
 		if err != nil {
 			return err
 		}
 		noteAge(h, v.Board.WalkAt)
-		if asJSON {
-			return safe.EncodeJSON(s.Out, dead)
-		}
-		if len(dead) == 0 {
-			h.Note("nothing has failed")
+		return h.answer(dead, func() error {
+			if len(dead) == 0 {
+				h.Note("nothing has failed")
+			}
+			printDead(s.Out, dead)
 			return nil
-		}
-		printDead(s.Out, dead)
-		return nil
+		})
 	})
 }
 

@@ -36,7 +36,6 @@ type doctor struct {
 
 // doctorCommand is otm doctor.
 func doctorCommand(s cli.Streams) *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything that OTM needs, and say what to do",
@@ -48,12 +47,8 @@ Exits with 0 only if no problem was found.`,
 		RunE: withAnyHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			d := &doctor{home: h}
 			d.examine(ctx)
-			if asJSON {
-				if err := safe.EncodeJSON(s.Out, d.findings); err != nil {
-					return err
-				}
-			} else {
-				d.print()
+			if err := h.answer(d.findings, d.print); err != nil {
+				return err
 			}
 			for _, f := range d.findings {
 				if f.Level != explain.OK {
@@ -63,7 +58,7 @@ Exits with 0 only if no problem was found.`,
 			return nil
 		}),
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the findings as one JSON array")
+	jsonFlag(c, "print the findings as one JSON array")
 	return c
 }
 
@@ -82,7 +77,7 @@ func (d *doctor) failed(check string, err error) {
 	d.say(check, explain.Failed, "error", e, "hint", append(e.Hints, "")[0])
 }
 
-func (d *doctor) print() {
+func (d *doctor) print() error {
 	for _, f := range d.findings {
 		fmt.Fprintf(d.home.Out, "%-4s  %-10s %s\n", f.Level, f.Check, safe.Escape(f.Text))
 		if f.Hint != "" {
@@ -92,6 +87,7 @@ func (d *doctor) print() {
 			fmt.Fprintf(d.home.Out, "      %-10s or: %s\n", "", safe.Escape(f.Or))
 		}
 	}
+	return nil
 }
 
 // doctorTime bounds each call to the outside.

@@ -336,7 +336,7 @@ func TestDoctorUnits(t *testing.T) {
 	path := units[0].Path
 	look(explain.OK, "units "+path, "")
 	look(explain.Fail, `state otm-completion-detector ran \d+s ago and does not run any more`, line)
-	stays, err := p.h.residents().take(t.Context(), heartbeat.Detector)
+	stays, err := takeResident(t.Context(), p.h, heartbeat.Detector)
 	if err != nil {
 		t.Fatal(err)
 	}

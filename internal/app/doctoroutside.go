@@ -21,7 +21,7 @@ import (
 
 // board checks that the board answers, lets us work, and has what is needed.
 func (d *doctor) board(ctx context.Context) {
-	where, err := d.home.boards().find()
+	where, err := findBoard(d.home)
 	if errors.Is(err, errNoBoard) {
 		d.say("board", explain.BoardNotRunning, "start", d.home.startCommand())
 		return
@@ -34,8 +34,7 @@ func (d *doctor) board(ctx context.Context) {
 	defer cancel()
 	client := slacklist.New(where)
 	id, err := client.Identify(ctx)
-	var be *pipeline.BoardError
-	if errors.As(err, &be) && !be.Credentials && be.Class == pipeline.Transient {
+	if be, ok := errors.AsType[*pipeline.BoardError](err); ok && !be.Credentials && be.Class == pipeline.Transient {
 		d.say("board", explain.BoardSilent, "url", where.URL, "error", err)
 		return
 	}

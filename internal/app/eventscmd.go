@@ -22,7 +22,7 @@ import (
 func eventsCommand(s cli.Streams) *cobra.Command {
 	var task, since string
 	var filter core.EventFilter
-	var follow, asJSON bool
+	var follow bool
 	c := &cobra.Command{
 		Use:     "events",
 		Short:   "Print what happened, oldest first",
@@ -36,7 +36,7 @@ func eventsCommand(s cli.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printEvents(ctx, h, store, filter, follow, asJSON)
+			return printEvents(ctx, h, store, filter, follow)
 		}),
 	}
 	c.Flags().StringVar(&task, "task", "", "only those of a task")
@@ -44,7 +44,7 @@ func eventsCommand(s cli.Streams) *cobra.Command {
 	c.Flags().StringSliceVar(&filter.Types, "type", nil, "only those of a type, such as TaskMoved")
 	c.Flags().StringVar(&since, "since", "", "only those since a time, such as 24h or 2026-11-29T08:00:00Z")
 	c.Flags().BoolVar(&follow, "follow", false, "go on with new ones")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(c, "print one JSON object a line")
 	return c
 }
 
@@ -105,7 +105,7 @@ const lookForEvents = 200 * time.Millisecond
 // eventsAtOnce bounds how many events are read together.
 const eventsAtOnce = 1000
 
-func printEvents(ctx context.Context, h *Home, s *store.Store, f core.EventFilter, follow, asJSON bool) error {
+func printEvents(ctx context.Context, h *Home, s *store.Store, f core.EventFilter, follow bool) error {
 	f.Limit, f.Archived = eventsAtOnce, true
 	for {
 		events, err := s.Events(ctx, f)
@@ -113,7 +113,7 @@ func printEvents(ctx context.Context, h *Home, s *store.Store, f core.EventFilte
 			return err
 		}
 		for i := range events {
-			if err := printEvent(h, s.ID(), &events[i], asJSON); err != nil {
+			if err := printEvent(h, s.ID(), &events[i]); err != nil {
 				return err
 			}
 			f.After = events[i].Seq
@@ -132,12 +132,12 @@ func printEvents(ctx context.Context, h *Home, s *store.Store, f core.EventFilte
 	}
 }
 
-func printEvent(h *Home, tenant string, e *core.Event, asJSON bool) error {
+func printEvent(h *Home, tenant string, e *core.Event) error {
 	envelope, err := e.Envelope(tenant, core.Producer{Service: "otm", Version: h.Version})
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if h.asJSON {
 		line, err := json.Marshal(envelope)
 		if err == nil {
 			_, err = fmt.Fprintf(h.Out, "%s\n", line)

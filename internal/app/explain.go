@@ -121,8 +121,7 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 
 // told is an error as a command tells it.
 func told(err error) *cli.Error {
-	var e *cli.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return e
 	}
 	return cmp.Or(Explain(err), cli.Errorf(cli.Failed, "%w", err))

@@ -21,7 +21,7 @@ import (
 
 // fsckCommand is otm fsck.
 func fsckCommand(s cli.Streams) *cobra.Command {
-	var repair, rest, asJSON bool
+	var repair, rest bool
 	c := &cobra.Command{
 		Use:   "fsck",
 		Short: "Check the directory and the board for faults",
@@ -37,16 +37,16 @@ nothing is due.`,
 		Example: "  otm fsck\n  otm fsck --repair",
 		RunE: withAnyHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			h.stores.moved = repair
-			return runFsck(ctx, h, repair, rest, asJSON)
+			return runFsck(ctx, h, repair, rest)
 		}),
 	}
 	c.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
 	c.Flags().BoolVar(&rest, "at-rest", false, "also report what waits or is half made")
-	c.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
+	jsonFlag(c, "print the findings as JSON")
 	return c
 }
 
-func runFsck(ctx context.Context, h *Home, repair, rest, asJSON bool) error {
+func runFsck(ctx context.Context, h *Home, repair, rest bool) error {
 	var moved *datadir.MovedError
 	if err := datadir.Check(h.Dir); err != nil && !errors.As(err, &moved) {
 		return err
@@ -78,15 +78,11 @@ func runFsck(ctx context.Context, h *Home, repair, rest, asJSON bool) error {
 			}
 		}
 	}
-	if asJSON {
-		err = safe.EncodeJSON(h.Out, struct {
-			Findings []fsck.Finding `json:"findings"`
-			Did      []string       `json:"did"`
-			Mended   []string       `json:"mended"`
-		}{append([]fsck.Finding{}, findings...), did, mended})
-	} else {
-		printFaults(h, findings, did)
-	}
+	err = h.answer(struct {
+		Findings []fsck.Finding `json:"findings"`
+		Did      []string       `json:"did"`
+		Mended   []string       `json:"mended"`
+	}{append([]fsck.Finding{}, findings...), did, mended}, func() error { return printFaults(h, findings, did) })
 	if err = errors.Join(trouble, err); err == nil && len(findings) > 0 {
 		return cli.Exit(cli.Partial)
 	}
@@ -113,7 +109,7 @@ func checkAll(ctx context.Context, h *Home, rest bool) ([]fsck.Finding, error) {
 	return fsck.Check(ctx, fsck.Options{Dir: h.Dir, Store: opened, Agents: h.Agents(), Rows: snap.Rows, Bad: bad, Now: h.Now(), Quiet: rest})
 }
 
-func printFaults(h *Home, findings []fsck.Finding, did []string) {
+func printFaults(h *Home, findings []fsck.Finding, did []string) error {
 	for _, d := range did {
 		fmt.Fprintf(h.Out, "did: %s\n", safe.Escape(d))
 	}
@@ -130,6 +126,7 @@ func printFaults(h *Home, findings []fsck.Finding, did []string) {
 			fmt.Fprintf(h.Out, "  → %s\n", safe.Escape(f.Hint))
 		}
 	}
+	return nil
 }
 
 // repairFaults mends what can be mended, and returns what it did in words. It goes on

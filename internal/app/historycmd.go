@@ -12,24 +12,17 @@ import (
 	"otm/core"
 	"otm/internal/cli"
 	"otm/internal/explain"
-	"otm/internal/safe"
 	"otm/pipeline"
 )
 
 // historyCommand is otm history.
 func historyCommand(s cli.Streams) *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:     "history [ID]",
 		Short:   "List archived tasks, or show one",
 		Long:    "List the tasks that otm archive moved off the board, oldest first, or show one\nwith its history.",
 		Example: "  otm history\n  otm history T-00035",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Errorf(cli.Usage, "give one task id, or none").Hint("otm history T-00035")
-			}
-			return nil
-		},
+		Args:    words(0, 1, "give one task id, or none", "otm history T-00035"),
 	}
 	c.RunE = withHome(s, func(ctx context.Context, h *Home, args []string) (err error) {
 		var id pipeline.TaskID
@@ -46,16 +39,14 @@ func historyCommand(s cli.Streams) *cobra.Command {
 		switch {
 		case err != nil:
 			return err
-		case asJSON:
-			return safe.EncodeJSON(s.Out, entries)
-		case id != 0 && len(entries) == 0:
+		case id == 0:
+			return h.answer(entries, func() error { return printHistory(s, entries) })
+		case len(entries) == 0 && !h.asJSON:
 			return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
-		case id != 0:
-			return show(h, v, id, false)
 		}
-		return printHistory(s, entries)
+		return h.answer(entries, func() error { return show(h, v, id) })
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
+	jsonFlag(c, "print one JSON array")
 	return c
 }
 

@@ -42,6 +42,8 @@ type Home struct {
 	// until a dispatcher can start one.
 	waitAgents func()
 
+	asJSON bool // --json was given
+
 	registry   *registry
 	stores     *stores
 	waitOthers time.Duration // see engine.Engine.Wait

@@ -87,7 +87,7 @@ func TestEmbeddedBudget(t *testing.T) {
 		h := newHome(t, text)
 		for i, limits := range []string{"", "slack"} {
 			o := slacklist.Options{Budget: h.Config.Slack.Budget}
-			if h.boards().embeddedBudget(&o, board.Endpoint{Limits: limits}); o.Budget != want[i] {
+			if embeddedBudget(h, &o, board.Endpoint{Limits: limits}); o.Budget != want[i] {
 				t.Errorf("with %q and limits %q: a budget of %v, want %v", text, limits, o.Budget, want[i])
 			}
 		}

@@ -84,7 +84,7 @@ func TestFormerDirectory(t *testing.T) {
 func TestOlderProgramRuns(t *testing.T) {
 	t.Parallel()
 	h := formerHome(t)
-	old, err := h.residents().take(t.Context(), heartbeat.Dispatcher)
+	old, err := takeResident(t.Context(), h, heartbeat.Dispatcher)
 	if err != nil {
 		t.Fatal(err)
 	}

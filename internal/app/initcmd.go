@@ -60,7 +60,7 @@ after that it prints the lines to put in. It may be run again at any time.`,
 				if err != nil {
 					return err
 				}
-				slack.asJSON = asJSON
+				h.asJSON = asJSON
 				return (&slackInit{slackFlags: slack, h: h}).run(c.Context())
 			}
 			if asJSON {

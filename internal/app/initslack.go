@@ -23,7 +23,6 @@ import (
 type slackFlags struct {
 	tokenStdin bool
 	list       string // an id, or a link that ends in one
-	asJSON     bool
 }
 
 // slackReport is what otm init --slack found and did.
@@ -63,12 +62,7 @@ func (o *slackInit) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if o.asJSON {
-		err = safe.EncodeJSON(o.h.Out, o.report)
-	} else {
-		o.print()
-	}
-	if err == nil && len(o.report.Missing) > 0 {
+	if err = o.h.answer(o.report, o.print); err == nil && len(o.report.Missing) > 0 {
 		return cli.Exit(cli.Partial)
 	}
 	return err
@@ -132,7 +126,7 @@ func (o *slackInit) keptToken() (slackToken, error) {
 func (o *slackInit) tokenPath() string { return filepath.Join(o.h.Dir, slackTokenFile) }
 
 func (o *slackInit) client(list string) *slacklist.Client {
-	options := o.h.boards().configured()
+	options := configuredBoard(o.h)
 	options.Token, options.ListID, options.Budget = o.token.text, list, 0
 	return slacklist.New(options)
 }
@@ -278,8 +272,7 @@ func (o *slackInit) raiseCounter(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.End()) }()
 	if err := b.Refresh(ctx, 0); err != nil {
-		var missing *pipeline.MissingError
-		if errors.As(err, &missing) {
+		if _, ok := errors.AsType[*pipeline.MissingError](err); ok {
 			return nil // the report says so, and nothing can be written there yet
 		}
 		return err
@@ -287,7 +280,7 @@ func (o *slackInit) raiseCounter(ctx context.Context) (err error) {
 	return o.h.Counter.RaiseAbove(ctx, b)
 }
 
-func (o *slackInit) print() {
+func (o *slackInit) print() error {
 	r, out := &o.report, o.h.Out
 	fmt.Fprintf(out, "workspace %s, as %s\n", safe.Escape(r.Team), safe.Escape(r.User))
 	fmt.Fprintf(out, "list      %s %s, %d rows\n", r.ListID, safe.Escape(r.Title), r.Rows)
@@ -315,6 +308,7 @@ func (o *slackInit) print() {
 	default:
 		o.h.Note("all is set; run: otm up%s", here)
 	}
+	return nil
 }
 
 // check refuses the flags without --slack.

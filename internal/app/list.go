@@ -30,7 +30,7 @@ func listCommand(s cli.Streams) *cobra.Command {
 		Short: "List the tasks on the board",
 		Long: `List the tasks on the board, without those that are done, cancelled or
 archived. It reads the snapshot and says how old that is; --fresh asks the board.`,
-	}, s, false, func(h *Home, v *view.View, asJSON bool, _ []string) error {
+	}, s, false, func(h *Home, v *view.View, _ []string) error {
 		want, ok := pipeline.ParseStatus(status)
 		if status != "" && !ok {
 			return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(pipeline.Texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", cmp.Or(pipeline.Nearest(strings.ToLower(status), pipeline.Texts(pipeline.Statuses)), string(pipeline.InProgress)))
@@ -54,10 +54,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 		if agent != "" && len(tasks) == 0 && h.Agents().Named(agent) == nil {
 			h.Note("no agent %q is configured", agent)
 		}
-		if asJSON {
-			return safe.EncodeJSON(s.Out, tasks)
-		}
-		return printTasks(s.Out, v.Now, tasks)
+		return h.answer(tasks, func() error { return printTasks(s.Out, v.Now, tasks) })
 	})
 	c.Flags().BoolVar(&all, "all", false, "also those that are done, cancelled or archived")
 	c.Flags().StringVar(&status, "status", "", "only those in this status")
@@ -90,18 +87,13 @@ func showCommand(s cli.Streams) *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show a task and all that happened to it",
 		Example: "  otm show T-00035",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Errorf(cli.Usage, "want one task id").Hint("otm show T-00035")
-			}
-			return nil
-		},
-	}, s, false, func(h *Home, v *view.View, asJSON bool, args []string) error {
+		Args:    words(1, 1, "want one task id", "otm show T-00035"),
+	}, s, false, func(h *Home, v *view.View, args []string) error {
 		id, err := taskArg(args)
 		if err != nil {
 			return err
 		}
-		return show(h, v, id, asJSON)
+		return show(h, v, id)
 	})
 }
 
@@ -132,7 +124,7 @@ func shownOf(v *view.View, id pipeline.TaskID) (s Shown, t *view.Task, err error
 	return s, t, err
 }
 
-func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
+func show(h *Home, v *view.View, id pipeline.TaskID) error {
 	s, t, err := shownOf(v, id)
 	if err != nil {
 		return err
@@ -142,16 +134,15 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 		return cli.Errorf(cli.Failed, "no task %v is known: it %s", id, r.Sentence).Hint("otm list --all")
 	}
 	noteAge(h, v.Board.WalkAt)
-	if asJSON {
-		return safe.EncodeJSON(h.Out, s)
-	}
-	if t.Row == nil && t.State == nil {
-		fmt.Fprintf(h.Out, "%v: %s\n", id, reasonText(&r, "         ", "         → "))
+	return h.answer(s, func() error {
+		if t.Row == nil && t.State == nil {
+			fmt.Fprintf(h.Out, "%v: %s\n", id, reasonText(&r, "         ", "         → "))
+			return nil
+		}
+		printTask(h.Out, t, reasonText(&r, "        ", "        → "))
+		printLines(h.Out, s.History)
 		return nil
-	}
-	printTask(h.Out, t, reasonText(&r, "        ", "        → "))
-	printLines(h.Out, s.History)
-	return nil
+	})
 }
 
 // printTask prints a task. Steps that otm-update does not know yet have no

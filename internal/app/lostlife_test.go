@@ -262,7 +262,7 @@ func (l *life) run(name string, args ...string) string {
 func (l *life) take() {
 	l.Helper()
 	for range diskTries {
-		err := takeNext(l.Context(), l.h, l.h.Config.Agents.Named("devdas"), false, false)
+		err := takeNext(l.Context(), l.h, l.h.Config.Agents.Named("devdas"), false)
 		if err != nil && !l.mayFail {
 			l.Fatal(err)
 		}

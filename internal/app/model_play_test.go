@@ -335,7 +335,9 @@ func (p *play) next(who string) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	if err := takeNext(p.Context(), p.h, agent, false, true); err != nil {
+	p.h.asJSON = true
+	defer func() { p.h.asJSON = false }()
+	if err := takeNext(p.Context(), p.h, agent, false); err != nil {
 		p.fail("%v", err)
 		return
 	}

@@ -33,7 +33,7 @@ import (
 // nextCommand is otm next.
 func nextCommand(s cli.Streams) *cobra.Command {
 	var agent string
-	var another, asJSON bool
+	var another bool
 	c := &cobra.Command{
 		Use:   "next",
 		Short: "Take the next task of an agent",
@@ -56,12 +56,12 @@ cases.`,
 			if err != nil {
 				return err
 			}
-			return takeNext(ctx, h, a, another, asJSON)
+			return takeNext(ctx, h, a, another)
 		}),
 	}
 	c.Flags().StringVar(&agent, "agent", "", "whose task (required)")
 	c.Flags().BoolVar(&another, "another", false, "take another one even if the last is unfinished")
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as one JSON object")
+	jsonFlag(c, "print it as one JSON object")
 	return c
 }
 
@@ -140,19 +140,19 @@ func take(ctx context.Context, h *Home, a *pipeline.Agent, another bool) (d desk
 }
 
 // takeNext takes a task for an agent, and prints it.
-func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON bool) error {
+func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another bool) error {
 	d, taken, err := take(ctx, h, a, another)
 	var paused *dispatch.PausedError
 	switch {
-	case errors.As(err, &paused) && asJSON:
-		return safe.EncodeJSON(h.Out, pausedOf(paused))
 	case errors.As(err, &paused):
-		fmt.Fprintln(h.Out, safe.Escape(paused.Error()))
-		return nil
+		return h.answer(pausedOf(paused), func() error {
+			_, err := fmt.Fprintln(h.Out, safe.Escape(paused.Error()))
+			return err
+		})
 	case err != nil:
 		return err
 	}
-	if err := tellTaken(ctx, h, d, a, taken, asJSON); err != nil || asJSON {
+	if err := tellTaken(ctx, h, d, a, taken); err != nil || h.asJSON {
 		return err
 	}
 	return printFailedUpdates(ctx, h, d.store, a)
@@ -171,17 +171,16 @@ func pausedOf(p *dispatch.PausedError) *Paused {
 }
 
 // tellTaken prints the task that an agent was given, nil: none, and where others mention it.
-func tellTaken(ctx context.Context, h *Home, d desk, a *pipeline.Agent, taken *dispatch.Taken, asJSON bool) error {
-	if asJSON && taken == nil {
-		_, err := fmt.Fprintln(h.Out, "null")
-		return err
+func tellTaken(ctx context.Context, h *Home, d desk, a *pipeline.Agent, taken *dispatch.Taken) error {
+	if h.asJSON && taken == nil {
+		return safe.EncodeJSON(h.Out, nil)
 	}
 	mentions, readTo, err := d.Mentions(ctx, a.Name)
 	if err != nil {
 		return err
 	}
 	switch {
-	case asJSON:
+	case h.asJSON:
 		taken.Messages = append(taken.Messages, mentions...)
 		if err := safe.EncodeJSON(h.Out, taken); err != nil {
 			return err

@@ -231,7 +231,7 @@ func testOutlets(ctx context.Context, h *Home, _ []string) error {
 		}
 		failed = true
 		h.Warn("%s: the message was not taken: %v", o.name, err)
-		if r := (*notify.Refused)(nil); errors.As(err, &r) && r.Next != "" {
+		if r, ok := errors.AsType[*notify.Refused](err); ok && r.Next != "" {
 			h.Note("→ %s", r.Next)
 		}
 	}

@@ -95,7 +95,7 @@ func (s *squad) refused(when string) {
 func (s *squad) repair() {
 	s.Helper()
 	s.h.stores.moved = true
-	if err := runFsck(s.Context(), s.h, true, false, false); err != nil {
+	if err := runFsck(s.Context(), s.h, true, false); err != nil {
 		s.Fatal(err)
 	}
 	s.h.stores.moved = false

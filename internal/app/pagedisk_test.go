@@ -279,7 +279,7 @@ func TestEmbeddedBoardOdd(t *testing.T) {
 			}
 		}
 		if c.endpoint != gone {
-			if _, err := h.boards().find(); name == "fine" && !errors.Is(err, errNoBoard) {
+			if _, err := findBoard(h); name == "fine" && !errors.Is(err, errNoBoard) {
 				t.Errorf("the board of another directory, of which this one is a copy: %v", err)
 			}
 			runs, err := lock.AcquireIn(t.Context(), h.boardDir(), board.LockPath(h.boardDir()), 0)
@@ -288,7 +288,7 @@ func TestEmbeddedBoardOdd(t *testing.T) {
 			}
 			defer runs.Release()
 		}
-		_, err := h.boards().find()
+		_, err := findBoard(h)
 		if c.code == cli.OK {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -306,7 +306,7 @@ func TestEmbeddedBoardOdd(t *testing.T) {
 	// That it may not be read is another matter.
 	h := newHome(t, "")
 	crashtest.Below(t, h.boardDir(), func(string, string) error { return syscall.EACCES })
-	if _, err := h.boards().find(); !errors.Is(err, fs.ErrPermission) || exitCode(err) != cli.Failed {
+	if _, err := findBoard(h); !errors.Is(err, fs.ErrPermission) || exitCode(err) != cli.Failed {
 		t.Errorf("an address that may not be read: %v", err)
 	}
 }

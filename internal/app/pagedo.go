@@ -122,8 +122,7 @@ func refusalOf(err error) error {
 	if err == nil || errors.As(err, &refusal) {
 		return err
 	}
-	var be *pipeline.BoardError
-	if errors.As(err, &be) && be.RowGone {
+	if be, ok := errors.AsType[*pipeline.BoardError](err); ok && be.RowGone {
 		return errGone
 	}
 	known := Explain(err)

@@ -55,7 +55,7 @@ func (d pageDoor) address() (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	return address, d.home.boards().badAddress(err)
+	return address, badAddress(d.home, err)
 }
 
 func (d pageDoor) announced() (string, error) {

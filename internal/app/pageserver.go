@@ -64,7 +64,7 @@ func (p *runningPage) ended(err error) error {
 // Slack List. It takes the lock of the one process that serves the page. If it fails,
 // nothing stays open.
 func openPage(ctx context.Context, h *Home, o board.Options, embedded bool) (*runningPage, error) {
-	l, err := h.residents().take(ctx, heartbeat.Board)
+	l, err := takeResident(ctx, h, heartbeat.Board)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	}
 	p.address = endpoint.Page
 	warnOfPort(h.Streams, o.Listen, p.address)
-	source.connect(h.boards(), person, endpoint)
+	source.connect(person, endpoint)
 	files := watchForPage(h)
 	p.run = append(p.run, server.Serve, files.Run,
 		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(), files.Changed()) })
@@ -119,10 +119,10 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 }
 
 // connect lets the page read the embedded board as it is now.
-func (s *pageSource) connect(boards boardFinder, person board.Identity, endpoint board.Endpoint) {
-	o := boards.configured()
+func (s *pageSource) connect(person board.Identity, endpoint board.Endpoint) {
+	o := configuredBoard(s.home)
 	o.URL, o.ListID, o.OpenAssignees, o.Consistent, o.Log = endpoint.URL, endpoint.ListID, true, true, s.log
-	boards.embeddedBudget(&o, endpoint)
+	embeddedBudget(s.home, &o, endpoint)
 	o.Token = person.Token
 	s.look = slacklist.New(o).Look
 }

@@ -13,12 +13,12 @@ import (
 func TestResidentAfterAKilledOne(t *testing.T) {
 	t.Parallel()
 	h := &Home{Dir: t.TempDir()}
-	left, err := lock.Acquire(t.Context(), h.residents().path(heartbeat.Injector), 0)
+	left, err := lock.Acquire(t.Context(), heartbeat.ResidentLock(h.Dir, heartbeat.Injector), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	time.AfterFunc(lock.Moment/4, func() { left.Release() })
-	l, err := h.residents().take(t.Context(), heartbeat.Injector)
+	l, err := takeResident(t.Context(), h, heartbeat.Injector)
 	if err != nil {
 		t.Fatal(err)
 	}

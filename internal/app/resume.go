@@ -78,7 +78,6 @@ type steeredAgent struct {
 // agentPauseCommand makes c a command that calls do for each agent that is named, or else
 // for all AI agents. named tells do which.
 func agentPauseCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, named bool) (steeredAgent, error)) *cobra.Command {
-	var asJSON bool
 	c.Args = cobra.ArbitraryArgs
 	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, names []string) error {
 		agents, by, err := as.agents(names)
@@ -93,18 +92,16 @@ func agentPauseCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Cont
 			}
 			r.Agent = a.Name
 			results = append(results, r)
-			if !asJSON {
+			if !h.asJSON {
 				fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(r.Agent), safe.Escape(r.Text))
 			}
 		}
-		if asJSON {
-			if err := safe.EncodeJSON(h.Out, results); err != nil {
-				return err
-			}
+		if err := h.answer(results, printed); err != nil {
+			return err
 		}
 		return slacklist.TouchChanged(h.Dir)
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "print the result for each agent as one JSON array")
+	jsonFlag(c, "print the result for each agent as one JSON array")
 	return c
 }
 
@@ -155,14 +152,11 @@ func pause(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, reas
 		return r, err
 	}
 	c.At, c.Agent, c.Do = h.Now(), a.Name, core.PauseAgent{Reason: reason}
-	outcomes, err := store.Do(ctx, c)
-	if err == nil {
-		err = outcomes[0].Err
-	}
+	o, err := core.DoOne(ctx, store, c)
 	if err != nil {
 		return r, err
 	}
-	r = steeredAgent{outcome: outcomes[0], Paused: true, Changed: len(outcomes[0].Events) > 0, Text: "paused until otm resume " + safe.Quote(a.Name)}
+	r = steeredAgent{outcome: o, Paused: true, Changed: len(o.Events) > 0, Text: "paused until otm resume " + safe.Quote(a.Name)}
 	switch p := was.Paused; {
 	case p != nil && r.Changed:
 		r.Text = fmt.Sprintf("is paused already, by %s since %s; the reason is new", p.By, explain.Time(p.At))
@@ -206,10 +200,7 @@ func resume(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, nam
 		return steeredAgent{Text: "is not paused; nothing changed"}, nil
 	}
 	c.At, c.Agent, c.Also, c.Do = h.Now(), a.Name, waiting, core.ResumeAgent{}
-	outcomes, err := store.Do(ctx, c)
-	if err == nil {
-		err = outcomes[0].Err
-	}
+	o, err := core.DoOne(ctx, store, c)
 	if err != nil {
 		return r, err
 	}
@@ -223,13 +214,13 @@ func resume(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, nam
 		next = "otm next gives it tasks again"
 	case a.Trigger == pipeline.TriggerNone:
 		next = "OTM does not start it: it looks by itself"
-	case !h.residents().running(heartbeat.Dispatcher):
+	case !isResident(h, heartbeat.Dispatcher):
 		next = "no dispatcher is running; the next one starts it if it has work"
 	}
 	if len(waiting) > 0 {
 		next = explain.Count(len(waiting), "task of it needs", "tasks of it need") + " not wait for the next run; " + next
 	}
-	return steeredAgent{outcome: outcomes[0], Changed: true, Text: heldUp(was) + "; " + next}, nil
+	return steeredAgent{outcome: o, Changed: true, Text: heldUp(was) + "; " + next}, nil
 }
 
 // heldUp says what kept an agent from being started.

@@ -22,7 +22,7 @@ import (
 
 // retryCommand is otm retry.
 func retryCommand(s cli.Streams) *cobra.Command {
-	var all, newID, asJSON bool
+	var all, newID bool
 	c := &cobra.Command{
 		Use:   "retry FILE...",
 		Short: "Put failed drops back into their inbox",
@@ -44,11 +44,11 @@ own belongs to another task.`,
 					return err
 				}
 			}
-			return retry(ctx, h, args, newID, all, asJSON)
+			return retry(ctx, h, args, newID, all)
 		}),
 	}
 	c.Flags().BoolVar(&all, "all", false, "all failed drops")
-	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each file as one JSON array")
+	jsonFlag(c, "print the result of each file as one JSON array")
 	c.Flags().BoolVar(&newID, "new-id", false, "give each task a new id")
 	return c
 }
@@ -65,7 +65,7 @@ type Retried struct {
 // retry puts the named files back; all says that they are all there were, so that
 // one which another retry has just taken is no error. An error of one does not stop
 // the others.
-func retry(ctx context.Context, h *Home, names []string, newID, all, asJSON bool) error {
+func retry(ctx context.Context, h *Home, names []string, newID, all bool) error {
 	results := []Retried{}
 	failed := 0
 	for _, name := range explainedOf(names) {
@@ -79,7 +79,7 @@ func retry(ctx context.Context, h *Home, names []string, newID, all, asJSON bool
 		}
 		results = append(results, r)
 		switch {
-		case asJSON:
+		case h.asJSON:
 		case err != nil:
 			fmt.Fprintf(h.Err, "otm: error: %s: %s\n", safe.Escape(r.File), safe.Escape(r.Error))
 		default:
@@ -89,10 +89,7 @@ func retry(ctx context.Context, h *Home, names []string, newID, all, asJSON bool
 			fmt.Fprintf(h.Out, "%s/%s\n", r.Inbox, safe.Escape(r.Name))
 		}
 	}
-	var err error
-	if asJSON {
-		err = safe.EncodeJSON(h.Out, results)
-	}
+	err := h.answer(results, printed)
 	if err != nil || failed == 0 {
 		return err
 	}

@@ -26,10 +26,11 @@ func TestRetriesAtOnce(t *testing.T) {
 	if err != nil || len(names) != n {
 		t.Fatalf("failed are %q, %v", names, err)
 	}
+	h.asJSON = true
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			if err := retry(t.Context(), h, names, true, true, true); err != nil {
+			if err := retry(t.Context(), h, names, true, true); err != nil {
 				t.Error(err)
 			}
 		})
@@ -66,7 +67,7 @@ func TestRetrySaysWhatIsUnsaid(t *testing.T) {
 	var said strings.Builder
 	h.Err = &said
 	put(t, filepath.Join(h.Dir, inbox.FailedDir, "a.json"), "no JSON")
-	if err := retry(t.Context(), h, []string{"a.json"}, false, false, false); err == nil || !strings.Contains(said.String(), "does not say from which inbox it came: move it there by hand") {
+	if err := retry(t.Context(), h, []string{"a.json"}, false, false); err == nil || !strings.Contains(said.String(), "does not say from which inbox it came: move it there by hand") {
 		t.Errorf("retry: %v, said:\n%s", err, said.String())
 	}
 	if !exists(filepath.Join(h.Dir, inbox.FailedDir, "a.json")) {

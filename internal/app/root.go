@@ -20,6 +20,7 @@ import (
 	"otm/internal/daemon"
 	"otm/internal/datadir"
 	"otm/internal/install"
+	"otm/internal/safe"
 	"otm/internal/submit"
 	"otm/internal/view"
 	"otm/pipeline"
@@ -131,9 +132,38 @@ func withAnyHome(s cli.Streams, do func(ctx context.Context, h *Home, args []str
 		if err != nil {
 			return err
 		}
+		h.asJSON, _ = c.Flags().GetBool("json") // a command without the flag prints no JSON
 		return departed(h.Dir, cmp.Or(do(c.Context(), h, args), h.Close()))
 	}
 }
+
+// jsonFlag gives a command the flag --json, which [Home.answer] heeds.
+func jsonFlag(c *cobra.Command, usage string) { c.Flags().Bool("json", false, usage) }
+
+// answer prints the answer of a command: with --json as a line of JSON, else by print.
+func (h *Home) answer(v any, print func() error) error {
+	if h.asJSON {
+		return safe.EncodeJSON(h.Out, v)
+	}
+	return print()
+}
+
+// printed is for commands that print their answer bit by bit, without --json.
+func printed() error { return nil }
+
+// words are the arguments of a command: from least to most of them. want says what it
+// wants, and line is one that works.
+func words(least, most int, want, line string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return cli.Errorf(cli.Usage, "%s", want).Hint("%s", line)
+		}
+		return nil
+	}
+}
+
+// many is the most for any number of arguments.
+const many = 1 << 20
 
 // departed returns the error of a command. If the data directory was removed meanwhile, it
 // is the one that says so, in place of one that followed from it.
@@ -149,16 +179,16 @@ func departed(dir string, err error) error {
 
 // reading makes c a command that reads the directory, with --json and --fresh. countOnly
 // is as in [lookAround].
-func reading(c *cobra.Command, s cli.Streams, countOnly bool, do func(h *Home, v *view.View, asJSON bool, args []string) error) *cobra.Command {
-	var asJSON, fresh bool
+func reading(c *cobra.Command, s cli.Streams, countOnly bool, do func(h *Home, v *view.View, args []string) error) *cobra.Command {
+	var fresh bool
 	c.RunE = withHome(s, func(ctx context.Context, h *Home, args []string) error {
 		v, err := lookAround(ctx, h, fresh, countOnly)
 		if err != nil {
 			return err
 		}
-		return do(h, v, asJSON, args)
+		return do(h, v, args)
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	jsonFlag(c, "print it as JSON")
 	c.Flags().BoolVar(&fresh, "fresh", false, "read the board now")
 	return c
 }

@@ -19,7 +19,7 @@ import (
 func sayCommand(s cli.Streams) *cobra.Command {
 	var tag, agent string
 	var mentions []string
-	var unblock, asJSON bool
+	var unblock bool
 	c := &cobra.Command{
 		Use:   "say ID TEXT",
 		Short: "Write a message on a task",
@@ -48,7 +48,7 @@ an agent, where OTM_AGENT is set, and with --agent it is that agent's message.
 			if err != nil {
 				return err
 			}
-			return say(ctx, h, by, id, pipeline.Message{Text: args[1], Tag: pipeline.Tag(tag), Mentions: mentions}, asJSON)
+			return say(ctx, h, by, id, pipeline.Message{Text: args[1], Tag: pipeline.Tag(tag), Mentions: mentions})
 		}
 		if tag != "" || agent != "" || len(mentions) > 0 {
 			return cli.Errorf(cli.Usage, "--unblock takes no --tag, --agent or --mention: it is a person's answer").Hint("otm say --unblock %v %s", id, safe.Quote(args[1]))
@@ -61,13 +61,13 @@ an agent, where OTM_AGENT is set, and with --agent it is that agent's message.
 		if err != nil {
 			return err
 		}
-		return answer.all(ctx, as, []pipeline.TaskID{id}, edits, asJSON)
+		return answer.all(ctx, as, []pipeline.TaskID{id}, edits)
 	})
 	c.Flags().StringVar(&tag, "tag", "", strings.Join(pipeline.Texts(pipeline.Tags), ", ")+" (default note)")
 	c.Flags().StringVar(&agent, "agent", "", "the agent whose message it is (default: $OTM_AGENT; else a person's)")
 	c.Flags().StringArrayVar(&mentions, "mention", nil, "an agent who is shown it too; repeat it for more")
 	c.Flags().BoolVar(&unblock, "unblock", false, "answer a blocked agent, and let it go on")
-	c.Flags().BoolVar(&asJSON, "json", false, "print the result as a JSON array")
+	jsonFlag(c, "print the result as a JSON array")
 	c.RegisterFlagCompletionFunc("tag", cobra.FixedCompletions(pipeline.Texts(pipeline.Tags), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -89,7 +89,7 @@ func (as *acting) author(agent string) (core.Actor, error) {
 }
 
 // say writes a message in the thread of a task.
-func say(ctx context.Context, h *Home, by core.Actor, id pipeline.TaskID, m pipeline.Message, asJSON bool) error {
+func say(ctx context.Context, h *Home, by core.Actor, id pipeline.TaskID, m pipeline.Message) error {
 	if err := checkMessage(h, &m); err != nil {
 		return err
 	}
@@ -99,11 +99,7 @@ func say(ctx context.Context, h *Home, by core.Actor, id pipeline.TaskID, m pipe
 	}
 	t := o.Task
 	results := []steered{{TaskID: id.String(), From: t.Status, Status: t.Status, changed: "  said: " + safe.Escape(t.LastMessage.String())}}
-	if asJSON {
-		return safe.EncodeJSON(h.Out, results)
-	}
-	printSteered(h, results)
-	return nil
+	return h.answer(results, func() error { return printSteered(h, results) })
 }
 
 // checkMessage checks a message, and writes the names that it mentions as they are

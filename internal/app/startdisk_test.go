@@ -71,7 +71,7 @@ func stay(t *testing.T, dir string, argv ...string) (code int, out, said string)
 func traces(t *testing.T, h *Home) (left []string) {
 	t.Helper()
 	for _, id := range append([]string{heartbeat.Board}, heartbeat.Components...) {
-		if h.residents().running(id) {
+		if isResident(h, id) {
 			left = append(left, "the lock of "+id)
 		}
 	}

@@ -36,12 +36,9 @@ otm-watcher is the part of the injector that notices new files in the inboxes.
 
 The last lines are the problems in what runs here. otm doctor checks the set-up
 as well.`,
-	}, s, true, func(h *Home, v *view.View, asJSON bool, _ []string) error {
+	}, s, true, func(h *Home, v *view.View, _ []string) error {
 		r := view.SummaryOf(v, maxReasonsShown)
-		if asJSON {
-			return safe.EncodeJSON(s.Out, r)
-		}
-		return printStatus(h, v, r)
+		return h.answer(r, func() error { return printStatus(h, v, r) })
 	})
 }
 

@@ -168,7 +168,7 @@ func TestChangedConfigIsToldAtOnce(t *testing.T) {
 	w := newWhyWorld(t)
 	w.status(pipeline.New)
 	w.task.Dispatch = nil
-	stays, err := w.h.residents().take(t.Context(), heartbeat.Dispatcher)
+	stays, err := takeResident(t.Context(), w.h, heartbeat.Dispatcher)
 	if err != nil {
 		t.Fatal(err)
 	}

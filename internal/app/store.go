@@ -139,7 +139,7 @@ func bringUp(ctx context.Context, h *Home, s *store.Store) error {
 // the store before it takes its lock.
 func olderRuns(h *Home) error {
 	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector} {
-		if pid, runs := lock.Holder(h.residents().path(id)); runs {
+		if pid, runs := lock.Holder(heartbeat.ResidentLock(h.Dir, id)); runs {
 			return cli.Errorf(cli.TryLater, "%s of an older version runs on this data directory, process %d", id, pid).
 				Hint("stop it, and what else of that version runs here: this version then takes the directory over")
 		}

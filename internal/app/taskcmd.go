@@ -162,7 +162,7 @@ func (tc *taskCommand) line(id string) string {
 func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	var value, reason string
 	var add, remove []string
-	var reset, asJSON bool
+	var reset bool
 	on := "in " + strings.Join(pipeline.Texts(tc.from), ", ")
 	if slices.Equal(tc.from, unfinished) {
 		on = "that are not done, cancelled or archived"
@@ -172,12 +172,7 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 		Short:   tc.short,
 		Long:    strings.TrimSpace(tc.short + ".\nWorks on tasks " + on + ".\n" + tc.long),
 		Example: "  " + tc.line("T-00035"),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cli.Errorf(cli.Usage, "no task is named").Hint("%s", tc.line("T-00035"))
-			}
-			return nil
-		},
+		Args:    words(1, many, "no task is named", tc.line("T-00035")),
 	}
 	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, args []string) error {
 		args, reason, err := tc.words(args, reason)
@@ -203,7 +198,7 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 		if _, err := as.actor(); err != nil { // after what is wrong with the line, so that its hint is right
 			return err
 		}
-		return tc.all(ctx, as, ids, edits, asJSON)
+		return tc.all(ctx, as, ids, edits)
 	})
 	if tc.value != "" {
 		c.Flags().StringVar(&value, "to", "", "the new "+strings.ToLower(tc.value)+" (required)")
@@ -222,7 +217,7 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	if tc.resets {
 		c.Flags().BoolVar(&reset, "reset", false, "as many retries as a new task has")
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each task as one JSON array")
+	jsonFlag(c, "print the result of each task as one JSON array")
 	return c
 }
 
@@ -260,7 +255,7 @@ type steered struct {
 }
 
 // all does it to each task. A task that is refused does not stop the others.
-func (tc *taskCommand) all(ctx context.Context, as *acting, ids []pipeline.TaskID, edits core.Edits, asJSON bool) error {
+func (tc *taskCommand) all(ctx context.Context, as *acting, ids []pipeline.TaskID, edits core.Edits) error {
 	h := as.h
 	e, err := newEngine(ctx, h, "otm", h.board(h.stderrLog("otm")), h.stderrLog("otm"))
 	if err != nil {
@@ -284,11 +279,7 @@ func (tc *taskCommand) all(ctx context.Context, as *acting, ids []pipeline.TaskI
 		}
 		results = append(results, r)
 	}
-	if asJSON {
-		err = safe.EncodeJSON(h.Out, results)
-	} else {
-		printSteered(h, results)
-	}
+	err = h.answer(results, func() error { return printSteered(h, results) })
 	if err != nil || failed == 0 {
 		return err
 	}
@@ -376,7 +367,7 @@ func goesOn(h *Home, o core.Outcome) string {
 	case a == nil:
 	case a.Trigger == pipeline.TriggerGateway:
 		return a.Name + " is told at the gateway; its turn may go on there, and what it reports on this run is refused"
-	case dispatch.ProcessRuns(h.Dir, a.Name) && !h.residents().running(heartbeat.Dispatcher):
+	case dispatch.ProcessRuns(h.Dir, a.Name) && !isResident(h, heartbeat.Dispatcher):
 		return fmt.Sprintf("no dispatcher is running; this ends the process of %s: otm-dispatcher --once", a.Name)
 	}
 	return ""
@@ -408,7 +399,7 @@ func (tc *taskCommand) instead(r *core.Refused, edits core.Edits) (names, lines 
 	return names, lines
 }
 
-func printSteered(h *Home, results []steered) {
+func printSteered(h *Home, results []steered) error {
 	for _, r := range results {
 		switch {
 		case r.Error != "":
@@ -426,6 +417,7 @@ func printSteered(h *Home, results []steered) {
 			h.Warn("%s: %s", r.TaskID, r.Note)
 		}
 	}
+	return nil
 }
 
 // self is the name of the user of the system who runs the command.

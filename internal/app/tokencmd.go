@@ -64,7 +64,6 @@ func (as *acting) owns() error {
 
 func tokenCreateCommand(s cli.Streams) *cobra.Command {
 	var role string
-	var asJSON bool
 	c := &cobra.Command{
 		Use:     "create NAME --role ROLE",
 		Short:   "Make a token and print it, this once",
@@ -91,19 +90,18 @@ func tokenCreateCommand(s cli.Streams) *cobra.Command {
 			return cli.Errorf(cli.Usage, "%w: %s", err, args[0]).Hint("otm token revoke %s", safe.Quote(args[0]))
 		case err != nil:
 			return err
-		case asJSON:
-			return safe.EncodeJSON(h.Out, map[string]any{"name": args[0], "role": r, "token": token})
 		}
-		_, err = fmt.Fprintln(h.Out, token)
-		return err
+		return h.answer(map[string]any{"name": args[0], "role": r, "token": token}, func() error {
+			_, err := fmt.Fprintln(h.Out, token)
+			return err
+		})
 	})
 	c.Flags().StringVar(&role, "role", "", "owner, operator, viewer or bot (required)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	jsonFlag(c, "print it as JSON")
 	return c
 }
 
 func tokenListCommand(s cli.Streams) *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List tokens by name and role",
@@ -113,27 +111,26 @@ func tokenListCommand(s cli.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				type entry struct {
-					Name      string      `json:"name"`
-					Role      tokens.Role `json:"role"`
-					Agent     string      `json:"agent,omitempty"`
-					CreatedAt time.Time   `json:"createdAt"`
-				}
-				entries := []entry{}
-				for _, t := range all {
-					entries = append(entries, entry{t.Name, t.Role, t.Agent, t.CreatedAt})
-				}
-				return safe.EncodeJSON(h.Out, entries)
+			type entry struct {
+				Name      string      `json:"name"`
+				Role      tokens.Role `json:"role"`
+				Agent     string      `json:"agent,omitempty"`
+				CreatedAt time.Time   `json:"createdAt"`
 			}
-			w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+			entries := []entry{}
 			for _, t := range all {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", safe.Escape(t.Name), t.Role, explain.Time(t.CreatedAt))
+				entries = append(entries, entry{t.Name, t.Role, t.Agent, t.CreatedAt})
 			}
-			return w.Flush()
+			return h.answer(entries, func() error {
+				w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+				for _, t := range entries {
+					fmt.Fprintf(w, "%s\t%s\t%s\n", safe.Escape(t.Name), t.Role, explain.Time(t.CreatedAt))
+				}
+				return w.Flush()
+			})
 		}),
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	jsonFlag(c, "print it as JSON")
 	return c
 }
 

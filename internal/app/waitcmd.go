@@ -21,7 +21,7 @@ import (
 
 // waitCommand is otm wait.
 func waitCommand(s cli.Streams) *cobra.Command {
-	var first, asJSON bool
+	var first bool
 	var long time.Duration
 	c := &cobra.Command{
 		Use:   "wait ID...",
@@ -33,14 +33,9 @@ as it ends, with its result.
 Exit codes: 0 all ended as agent_done or done · 3 one ended otherwise (with --any: the
 first one) · 75 the time of --for is over, and what ended was printed.`,
 		Example: "  otm wait T-00035 T-00036 --for 1h\n  otm wait --any T-00035 T-00036",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cli.Errorf(cli.Usage, "no task is named").Hint("otm wait T-00035")
-			}
-			return nil
-		},
+		Args:    words(1, many, "no task is named", "otm wait T-00035"),
 		RunE: withHome(s, func(ctx context.Context, h *Home, args []string) error {
-			w := waiter{Home: h, first: first, asJSON: asJSON}
+			w := waiter{Home: h, first: first}
 			for i := range args {
 				id, err := taskArg(args[i:])
 				if err != nil {
@@ -58,15 +53,14 @@ first one) · 75 the time of --for is over, and what ended was printed.`,
 	}
 	c.Flags().BoolVar(&first, "any", false, "wait for the first one only")
 	c.Flags().DurationVar(&long, "for", 0, "for how long to wait, such as 1h (default: without a limit)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array at the end")
+	jsonFlag(c, "print one JSON array at the end")
 	return c
 }
 
 // waiter waits for tasks.
 type waiter struct {
 	*Home
-	first  bool // wait for the first one only
-	asJSON bool
+	first  bool              // wait for the first one only
 	left   []pipeline.TaskID // those that have not ended
 	ended  []ended
 	status map[pipeline.TaskID]pipeline.Status // as last seen
@@ -172,10 +166,8 @@ func (w *waiter) onTheirWay(ctx context.Context, s *store.Store, unknown []pipel
 
 // end is the answer: how the tasks ended.
 func (w *waiter) end() error {
-	if w.asJSON {
-		if err := safe.EncodeJSON(w.Out, append([]ended{}, w.ended...)); err != nil {
-			return err
-		}
+	if err := w.answer(append([]ended{}, w.ended...), printed); err != nil {
+		return err
 	}
 	wrong := slices.ContainsFunc(w.ended, func(e ended) bool { return !e.OK })
 	switch {

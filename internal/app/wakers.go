@@ -268,7 +268,7 @@ func (n *gatewayNotes) linked(s *gateway.Server, err error) {
 	was := n.link
 	link := was.Turned(err == nil, n.now())
 	link.Reason, link.Error = "", ""
-	if refused := (*gateway.Error)(nil); errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*gateway.Error](err); ok {
 		link.Reason = string(refused.Reason)
 	}
 	if err != nil {

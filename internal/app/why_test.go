@@ -146,7 +146,7 @@ func (w *whyWorld) byCommand() {
 // link has the dispatcher stay, with this connection to the gateway.
 func (w *whyWorld) link(l dispatch.Link) {
 	w.Helper()
-	stays, err := w.h.residents().take(w.Context(), heartbeat.Dispatcher)
+	stays, err := takeResident(w.Context(), w.h, heartbeat.Dispatcher)
 	if err == nil {
 		w.Cleanup(func() { stays.Release() })
 		err = dispatch.WriteLink(w.h.Dir, l)
@@ -292,7 +292,7 @@ func TestWhy(t *testing.T) {
 		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "correct that", true},
 		{"nothing runs any more", func(w *whyWorld) {
 			w.dropUpdate()
-			put(w, w.h.residents().path(heartbeat.Injector), fmt.Sprintln(os.Getpid())) // it beat, and has ended
+			put(w, heartbeat.ResidentLock(w.h.Dir, heartbeat.Injector), fmt.Sprintln(os.Getpid())) // it beat, and has ended
 		}, "otm-injector ran 0s ago and does not run any more", "otm up", true},
 		{"what was installed does not run", func(w *whyWorld) {
 			w.dropUpdate()
@@ -729,7 +729,7 @@ func TestWhyTypedRows(t *testing.T) {
 		pipeline.Row{ID: "RecC", Title: "nobody", Updated: old},
 		pipeline.Row{ID: "RecD", Title: "own", TaskID: "T-00002", Assignee: "gate", Status: pipeline.Done, Updated: old})
 	w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", RowID: "RecD", Status: pipeline.Done}
-	if err := whyAll(w.h, w.view(), false); err != nil {
+	if err := whyAll(w.h, w.view()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -747,7 +747,8 @@ func TestWhyTypedRows(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if err := whyAll(w.h, w.view(), true); err != nil {
+	w.h.asJSON = true
+	if err := whyAll(w.h, w.view()); err != nil {
 		t.Fatal(err)
 	}
 	var list []struct{ TaskID, Title, Why string }

@@ -32,31 +32,30 @@ asks the board.`,
 			}
 			return nil
 		},
-	}, s, false, func(h *Home, v *view.View, asJSON bool, args []string) error {
+	}, s, false, func(h *Home, v *view.View, args []string) error {
 		if all {
-			return whyAll(h, v, asJSON)
+			return whyAll(h, v)
 		}
 		id, err := taskArg(args)
 		if err != nil {
 			return err
 		}
-		return whyOne(h, v, id, asJSON)
+		return whyOne(h, v, id)
 	})
 	c.Flags().BoolVar(&all, "all", false, "all tasks that have stood too long")
 	return c
 }
 
-func whyOne(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
+func whyOne(h *Home, v *view.View, id pipeline.TaskID) error {
 	r, err := why.Of(v, id)
 	if err != nil {
 		return err
 	}
 	noteAge(h, v.Board.WalkAt)
-	if asJSON {
-		return safe.EncodeJSON(h.Out, why.Entry{TaskID: id, Title: v.Task(id).Title(), Reason: r})
-	}
-	_, err = fmt.Fprintf(h.Out, "%v: %s\n", id, reasonText(&r, "         ", "next: "))
-	return err
+	return h.answer(why.Entry{TaskID: id, Title: v.Task(id).Title(), Reason: r}, func() error {
+		_, err := fmt.Fprintf(h.Out, "%v: %s\n", id, reasonText(&r, "         ", "next: "))
+		return err
+	})
 }
 
 // reasonText is a reason for a terminal: one finding on each line, after the first with
@@ -78,16 +77,17 @@ func reasonText(r *why.Reason, indent, next string) string {
 
 // whyAll lists what has stood longer than its stage usually takes, the oldest
 // first.
-func whyAll(h *Home, v *view.View, asJSON bool) error {
+func whyAll(h *Home, v *view.View) error {
 	slow, err := why.Slow(v)
 	if err != nil {
 		return err
 	}
 	noteAge(h, v.Board.WalkAt)
 	noteNothingStays(h, v)
-	if asJSON {
-		return safe.EncodeJSON(h.Out, slow)
-	}
+	return h.answer(slow, func() error { return printSlow(h, slow) })
+}
+
+func printSlow(h *Home, slow []why.Entry) error {
 	if len(slow) == 0 {
 		fmt.Fprintln(h.Out, "nothing has stood longer than it usually takes")
 		return nil
