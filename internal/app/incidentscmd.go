@@ -104,7 +104,7 @@ func showIncidents(v *view.View, all []*core.Incident) ([]ShownIncident, error) 
 
 // incidentsCommand is otm incidents.
 func incidentsCommand(s cli.Streams) *cobra.Command {
-	var asJSON, all, stats bool
+	var all bool
 	var since string
 	c := &cobra.Command{
 		Use:     "incidents",
@@ -126,9 +126,6 @@ open longer each time; while it is not found, it has no next step.`,
 			if err != nil {
 				return err
 			}
-			if stats {
-				return printStats(ctx, h, store, asJSON)
-			}
 			found, err := store.Incidents(ctx, core.IncidentFilter{Open: !all && since == "", Since: f.Since})
 			if err != nil {
 				return err
@@ -144,34 +141,25 @@ open longer each time; while it is not found, it has no next step.`,
 			if !v.Component(heartbeat.Dispatcher).Resident {
 				h.Note("nobody updates this list: no dispatcher stays running here; start it with: %s", v.Runner.Start)
 			}
-			return printIncidents(h, shown, asJSON)
+			return h.answer(shown, func() error { return printIncidents(h, shown) })
 		}),
 	}
 	c.Flags().BoolVar(&all, "all", false, "list those that are closed, too")
 	c.Flags().StringVar(&since, "since", "", "list those that stood at a time or later, such as 24h or 2026-11-29T08:00:00Z")
-	c.Flags().BoolVar(&stats, "stats", false, "count them by their codes: in all, and in the last 24 hours")
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	jsonFlag(c, "print it as JSON")
 	tag := &cobra.Command{
 		Use:     "tag ID CAUSE",
 		Short:   "Note what led to an incident",
 		Example: "  otm incident tag I-12 'the disk of the gateway was full'",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return cli.Errorf(cli.Usage, "want the id of an incident, and its cause").Hint("otm incident tag I-12 'the disk was full'")
-			}
-			return nil
-		},
+		Args:    words(2, 2, "want the id of an incident, and its cause", "otm incident tag I-12 'the disk was full'"),
 	}
 	forPeople(tag, s, tagIncident)
 	c.AddCommand(tag)
 	return c
 }
 
-func printIncidents(h *Home, shown []ShownIncident, asJSON bool) error {
+func printIncidents(h *Home, shown []ShownIncident) error {
 	now := h.Now()
-	if asJSON {
-		return safe.EncodeJSON(h.Out, shown)
-	}
 	if len(shown) == 0 {
 		_, err := fmt.Fprintln(h.Out, "no incident stands")
 		return err
@@ -198,29 +186,8 @@ func printIncidents(h *Home, shown []ShownIncident, asJSON bool) error {
 	return w.Flush()
 }
 
-// printStats prints how many incidents there were, by their codes.
-func printStats(ctx context.Context, h *Home, store core.Reader, asJSON bool) error {
-	now := h.Now()
-	all, err := incident.Tallies(ctx, store, now.Add(-24*time.Hour), now)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return safe.EncodeJSON(h.Out, all)
-	}
-	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "code\ttotal\tlast 24 h\tput right\ttold\tfirst\tlast")
-	for _, t := range all {
-		if t.Total.Opened > 0 {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t%s\n", t.Name(), t.Total.Opened, t.Period.Opened, t.Total.Corrected, t.Total.Escalated, explain.Time(t.First), explain.Ago(t.Last, now))
-		}
-	}
-	return w.Flush()
-}
-
 // dailyCommand is otm daily.
 func dailyCommand(s cli.Streams) *cobra.Command {
-	var asJSON bool
 	var date string
 	c := &cobra.Command{
 		Use:   "daily",
@@ -231,21 +198,20 @@ midnight of this machine.`,
 		Example: "  otm daily\n  otm daily --date 2026-11-29",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			d, err := DayOf(ctx, h, date)
-			if wrong := (*FieldError)(nil); errors.As(err, &wrong) {
+			if wrong, ok := errors.AsType[*FieldError](err); ok {
 				return cli.Errorf(cli.Usage, "--date %w", wrong.Err).Hint("otm daily --date %s", h.Now().Format(time.DateOnly))
 			}
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return safe.EncodeJSON(h.Out, d)
-			}
-			_, err = fmt.Fprintln(h.Out, safe.Escape(d.Text()))
-			return err
+			return h.answer(d, func() error {
+				_, err := fmt.Fprintln(h.Out, safe.Escape(d.Text()))
+				return err
+			})
 		}),
 	}
 	c.Flags().StringVar(&date, "date", "", "the day, such as 2026-11-29 (default: yesterday)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	jsonFlag(c, "print it as JSON")
 	return c
 }
 
@@ -300,9 +266,6 @@ func tag(ctx context.Context, h *Home, by core.Actor, id int64, cause string) er
 	if err != nil {
 		return err
 	}
-	outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Do: core.TagIncident{ID: id, Cause: cause}})
-	if err == nil {
-		err = outcomes[0].Err
-	}
+	_, err = core.DoOne(ctx, store, core.Command{At: h.Now(), By: by, Do: core.TagIncident{ID: id, Cause: cause}})
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"otm/internal/cli"
 	"otm/internal/explain"
 	"otm/internal/incident"
-	"otm/internal/safe"
 	"otm/pipeline"
 )
 
@@ -81,7 +80,6 @@ type MonthStats struct {
 func statsCommand(s cli.Streams) *cobra.Command {
 	var since string
 	var year int
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "stats",
 		Short: "Say how many tasks were done, how long they took, and what went wrong",
@@ -96,21 +94,18 @@ reach back to the first task: archives count.`,
 				return err
 			}
 			stats, err := StatsOf(ctx, h, f.Since, year)
-			if wrong := (*FieldError)(nil); errors.As(err, &wrong) {
+			if wrong, ok := errors.AsType[*FieldError](err); ok {
 				return cli.Errorf(cli.Usage, "%w", wrong.Err).Hint("otm stats --year %d", year)
 			}
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return safe.EncodeJSON(h.Out, stats)
-			}
-			return stats.print(h)
+			return h.answer(stats, func() error { return stats.print(h) })
 		}),
 	}
 	c.Flags().StringVar(&since, "since", "", "from a time on, such as 7d or 2026-11-29T08:00:00Z (default: 30d)")
 	c.Flags().IntVar(&year, "year", 0, "of a year, such as 2026, by months as well")
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	jsonFlag(c, "print it as JSON")
 	return c
 }
 
@@ -242,10 +237,10 @@ func (s *Stats) print(h *Home) error {
 	for _, a := range s.Agents {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%v\n", short(a.Agent, 30), a.Open, a.Done, a.Failed, a.Retries, a.Runs)
 	}
-	fmt.Fprintln(w, "\nincidents\topened\tput right")
+	fmt.Fprintln(w, "\nincidents\topened\tput right\ttold\tin all\tfirst\tlast")
 	for _, i := range s.Incidents {
-		if i.Period.Opened > 0 {
-			fmt.Fprintf(w, "%s\t%d\t%d\n", i.Name(), i.Period.Opened, i.Period.Corrected)
+		if n := &i.Period; n.Opened > 0 {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t%s\n", i.Name(), n.Opened, n.Corrected, n.Escalated, i.Total.Opened, explain.Time(i.First), explain.Time(i.Last))
 		}
 	}
 	return w.Flush()
