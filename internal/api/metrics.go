@@ -153,7 +153,7 @@ func (c collector) collect(ctx context.Context, out chan<- prometheus.Metric) er
 		gauge(effectsDesc, float64(waiting[sink]), string(sink))
 		gauge(effectAgeDesc, age(v.Now, oldest[sink]), string(sink))
 	}
-	incidents, err := c.back.Incidents(ctx, v, false, time.Time{})
+	incidents, err := app.IncidentsOf(ctx, v, false, time.Time{})
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,18 @@ func (f *EventFilter) filter() (core.EventFilter, error) {
 	return out, nil
 }
 
+// viewed registers an operation that reads a view of the directory. countOnly is as in
+// [app.Backend.View].
+func viewed[T any](s *server, o op, countOnly bool, read func(*view.View) (T, error)) {
+	add(s, o, func(ctx context.Context, _ *struct{}) (out T, err error) {
+		v, err := s.back.View(ctx, countOnly)
+		if err != nil {
+			return out, err
+		}
+		return read(v)
+	})
+}
+
 // readers registers the operations that read.
 func readers(s *server) {
 	b := s.back
@@ -104,26 +116,11 @@ func readers(s *server) {
 			}
 			return out, nil
 		})
-	add(s, op{http.MethodGet, "/agents", "listAgents", "Say who works at what", "As otm agents does."},
-		func(ctx context.Context, _ *struct{}) ([]app.AgentLine, error) { return b.Agents(ctx) })
-	add(s, op{http.MethodGet, "/dead", "listDead", "List the tasks and drops that failed", "As otm dead does."},
-		func(ctx context.Context, _ *struct{}) ([]app.DeadLetter, error) { return b.Dead(ctx) })
-	add(s, op{http.MethodGet, "/status", "getStatus", "Say how things stand", "As otm status does."},
-		func(ctx context.Context, _ *struct{}) (*view.Summary, error) {
-			v, err := b.View(ctx, true)
-			if err != nil {
-				return nil, err
-			}
-			return view.SummaryOf(v, maxFailed), v.Err()
-		})
-	add(s, op{http.MethodGet, "/why", "listSlow", "Say which tasks have stood too long, why, and what to do", "As otm why --all does."},
-		func(ctx context.Context, _ *struct{}) ([]why.Entry, error) {
-			v, err := b.View(ctx, false)
-			if err != nil {
-				return nil, err
-			}
-			return why.Slow(v)
-		})
+	viewed(s, op{http.MethodGet, "/agents", "listAgents", "Say who works at what", "As otm agents does."}, true, app.AgentLines)
+	viewed(s, op{http.MethodGet, "/dead", "listDead", "List the tasks and drops that failed", "As otm dead does."}, false, app.DeadLetters)
+	viewed(s, op{http.MethodGet, "/status", "getStatus", "Say how things stand", "As otm status does."}, true,
+		func(v *view.View) (*view.Summary, error) { return view.SummaryOf(v, maxFailed), v.Err() })
+	viewed(s, op{http.MethodGet, "/why", "listSlow", "Say which tasks have stood too long, why, and what to do", "As otm why --all does."}, false, why.Slow)
 	add(s, op{http.MethodGet, "/stats", "getStats", "Say how many tasks were done, how long they took, and what went wrong", "As otm stats does."},
 		func(ctx context.Context, in *struct {
 			Since time.Time `query:"since" doc:"30 days ago where none is given"`
@@ -146,7 +143,7 @@ func readers(s *server) {
 			if err != nil {
 				return nil, err
 			}
-			return b.Incidents(ctx, v, in.All, in.Since)
+			return app.IncidentsOf(ctx, v, in.All, in.Since)
 		})
 	add(s, op{http.MethodGet, "/events", "listEvents", "List what happened, oldest first", "As otm events does."},
 		func(ctx context.Context, in *struct {

@@ -39,7 +39,7 @@ task comes next, and how many tasks it has. States:
 FROM says where OTM knows an agent from: otm.toml, openclaw.json, or the list of the
 gateway. The lines below tell what is wrong, as otm status and otm why do.`,
 	}, s, true, func(h *Home, v *view.View, _ []string) error {
-		agents, err := agentLines(v)
+		agents, err := AgentLines(v)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,8 @@ type AgentLine struct {
 	Why string `json:"why,omitempty"`
 }
 
-func agentLines(v *view.View) ([]AgentLine, error) {
+// AgentLines returns the agents in the order of the configuration.
+func AgentLines(v *view.View) ([]AgentLine, error) {
 	agents := []AgentLine{}
 	for _, r := range view.RegistryOf(v) {
 		line := AgentLine{Registered: r}

@@ -25,7 +25,7 @@ func deadCommand(s cli.Streams) *cobra.Command {
 another agent, or cancelled; and the drops in failed/; the newest first. OTM leaves
 them alone.`,
 	}, s, false, func(h *Home, v *view.View, _ []string) error {
-		dead, err := deadLetters(v)
+		dead, err := DeadLetters(v)
 		if err != nil {
 			return err
 		}
@@ -49,8 +49,8 @@ type DeadLetter struct {
 	Runs     int       `json:"runs"` // how many there were
 }
 
-// deadLetters lists the tasks and the drops that failed, the newest first.
-func deadLetters(v *view.View) ([]DeadLetter, error) {
+// DeadLetters lists the tasks and the drops that failed, the newest first.
+func DeadLetters(v *view.View) ([]DeadLetter, error) {
 	dead := []DeadLetter{}
 	for _, t := range v.Tasks() {
 		if t.Status() != pipeline.Failed || t.State == nil {

@@ -101,7 +101,7 @@ func TestIncidentsAsFoundNow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shown, err := (&Backend{Home: p.h}).Incidents(t.Context(), v, false, time.Time{})
+		shown, err := IncidentsOf(t.Context(), v, false, time.Time{})
 		if err != nil || len(shown) != 1 || shown[0].Holds != holds || (shown[0].Next != "") != holds {
 			t.Errorf("the API shows %+v, %v", shown, err)
 		}

@@ -73,11 +73,17 @@ type ShownIncident struct {
 // incidentID is the number of an incident as people write it.
 func incidentID(id int64) string { return "I-" + strconv.FormatInt(id, 10) }
 
-// showIncidents puts incidents into words: those of what v finds now, where it still finds it.
-// What is not found now has no next step, as the process that it names may be another one by now.
-func showIncidents(v *view.View, all []*core.Incident) ([]ShownIncident, error) {
+// IncidentsOf returns the incidents that are open, with all the closed ones, too; since selects
+// those that were open at that time or later. Their words are those of what v finds now, where
+// it still finds it. What is not found now has no next step, as the process that it names may
+// be another one by now.
+func IncidentsOf(ctx context.Context, v *view.View, all bool, since time.Time) ([]ShownIncident, error) {
+	stood, err := v.Store.Incidents(ctx, core.IncidentFilter{Open: !all && since.IsZero(), Since: since})
+	if err != nil {
+		return nil, err
+	}
 	present, shown := incident.Worst(view.Watched(v)), []ShownIncident{}
-	for _, i := range all {
+	for _, i := range stood {
 		f, holds := present[i.Key]
 		if holds = holds && i.Open(); !holds {
 			f = i.Found
@@ -122,19 +128,11 @@ open longer each time; while it is not found, it has no next step.`,
 			if err := eventFilter(&f, "", since, h.Now()); err != nil {
 				return err
 			}
-			store, err := h.OpenStore(ctx)
-			if err != nil {
-				return err
-			}
-			found, err := store.Incidents(ctx, core.IncidentFilter{Open: !all && since == "", Since: f.Since})
-			if err != nil {
-				return err
-			}
 			v, err := loadView(ctx, h, nil, true)
 			if err != nil {
 				return err
 			}
-			shown, err := showIncidents(v, found)
+			shown, err := IncidentsOf(ctx, v, all, f.Since)
 			if err != nil {
 				return err
 			}
