@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"otm/core"
@@ -137,4 +138,168 @@ func refusalOf(err error) error {
 		r.Hint = known.Hints[0]
 	}
 	return r
+}
+
+// editsOf turns an action into edits. The error is a *page.Refusal.
+func (p *pageSource) editsOf(a page.Action) (core.Edits, error) {
+	switch tc := taskCommandNamed(a.Do); {
+	case a.Do == "tick":
+		return core.Edits{Steps: []core.StepEdit{{Row: a.Row, Done: &a.Done}}}, nil
+	case tc == nil:
+		return p.edited(a)
+	case strings.TrimSpace(a.Reason) == "" && tc.reason != "" && !tc.optional:
+		return core.Edits{}, &page.Refusal{Reason: "say " + tc.reason}
+	default:
+		e, err := tc.edits(p.home, "", "", a.Reason)
+		if err == nil && tc.steps {
+			err = addSteps(&e, a.Steps, a.Drop)
+		}
+		if err != nil {
+			return e, &page.Refusal{Reason: err.Error()}
+		}
+		e.Reset = a.Reset && tc.resets
+		return e, nil
+	}
+}
+
+// onPage reports whether the page has a button for the command; it assigns, and sets
+// priorities, by an edit.
+func (tc *taskCommand) onPage() bool { return tc != nil && tc.value == "" }
+
+// pageCommands are the buttons of tasks.
+func pageCommands() (all []page.Command) {
+	for i := range taskCommands {
+		if tc := &taskCommands[i]; tc.onPage() {
+			all = append(all, page.Command{Name: tc.name, From: tc.from, Reason: tc.reason, Optional: tc.optional, Steps: tc.steps, Resets: tc.resets})
+		}
+	}
+	return all
+}
+
+// edited turns an edit of several fields into edits.
+func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
+	if a.Status != "" {
+		to, ok := pipeline.ParseStatus(a.Status)
+		if !ok {
+			return e, &page.Refusal{Reason: fmt.Sprintf("there is no status %q", a.Status)}
+		}
+		e.Status = &to
+	}
+	if a.Agent != "" {
+		name := pipeline.CleanName(a.Agent)
+		known, err := p.configured(a.Agent)
+		switch {
+		case err != nil:
+			return e, err
+		case known != nil:
+			name = known.Name
+		case !pipeline.ValidAgentName(name):
+			return e, &page.Refusal{Reason: fmt.Sprintf("%q is no name for an agent", a.Agent)}
+		}
+		e.Agent = &name
+	}
+	if a.Priority != "" {
+		prio, ok := pipeline.ParsePriority(a.Priority)
+		if !ok {
+			return e, &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
+		}
+		e.Priority = &prio
+	}
+	if a.Reason != "" {
+		reason := strings.TrimSpace(a.Reason)
+		if err := checkReason(reason); err != nil {
+			return e, &page.Refusal{Reason: err.Error()}
+		}
+		e.Reason = &reason
+	}
+	if e.Status == nil && e.Agent == nil && e.Priority == nil && e.Reason == nil {
+		return e, &page.Refusal{Reason: "nothing was to be changed"}
+	}
+	return e, nil
+}
+
+// errNoTask says that a row, or the row of a step, is no task's.
+var errNoTask = &page.Refusal{Reason: "OTM has not made a task of this row yet", Hint: "change it on the list, where somebody typed it"}
+
+// taskOf returns the task of a row, or of the row of a step. The error is a *page.Refusal
+// if the row is none.
+func (p *pageSource) taskOf(ctx context.Context, row string, step bool) (*core.Task, error) {
+	v, err := p.view(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	r := v.Row(row)
+	if r == nil || (r.Parent != "") != step || step && v.Row(r.Parent) == nil {
+		return nil, errGone
+	}
+	t := v.OfRow(v.Row(cmp.Or(r.Parent, r.ID))).State
+	switch {
+	case v.Err() != nil:
+		return nil, v.Err()
+	case t == nil, step && !slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == row }):
+		return nil, errNoTask
+	case t.Away():
+		return nil, errGone
+	}
+	return t, nil
+}
+
+// say writes a message of the person on the task of a row.
+func (p *pageSource) say(ctx context.Context, a page.Action) error {
+	m := pipeline.Message{Text: strings.TrimSpace(a.Text)}
+	if err := checkMessage(p.home, &m); err != nil {
+		return &page.Refusal{Reason: err.Error()}
+	}
+	t, err := p.taskOf(ctx, a.Row, false)
+	if err == nil {
+		_, err = sayOn(ctx, p.home, core.Command{At: p.home.Now(), By: core.ByPerson(human), Task: t.ID, Do: core.Say{Message: m}})
+	}
+	return err
+}
+
+// changeRow carries out what was asked for on the task of a row, or of the row of a step,
+// and brings it to the board.
+func (p *pageSource) changeRow(ctx context.Context, asked page.Action) error {
+	edits, err := p.editsOf(asked)
+	if err != nil {
+		return err
+	}
+	e, err := newEngine(ctx, p.home, "otm", p.board, p.log)
+	if err != nil {
+		return err
+	}
+	if err := e.Refresh(ctx, pipeline.StatusAge); err != nil { // what people did on the list comes first
+		return err
+	}
+	t, err := p.taskOf(ctx, asked.Row, len(edits.Steps) > 0)
+	if err != nil {
+		return err
+	}
+	if tc := taskCommandNamed(asked.Do); tc != nil {
+		edits = tc.suit(p.home, t, edits)
+	}
+	outcome, undelivered, err := change(ctx, e, core.Command{At: p.home.Now(), By: core.ByPerson(human), Task: t.ID, Do: edits})
+	if err != nil {
+		return err
+	}
+	var refused *core.Refused
+	switch err := outcome.Err; {
+	case errors.As(err, &refused) && refused.Rule == core.RuleMoved:
+		return &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", refused.From, strings.Join(pipeline.Texts(edits.From), " or "))}
+	case err != nil:
+		return &page.Refusal{Reason: err.Error()}
+	}
+	for _, ev := range outcome.Events {
+		p.log.InfoContext(ctx, "changed on the page", "task", t.ID, "who", ev.By.String(), "what", ev.Type())
+	}
+	if errors.Is(undelivered, errAway) {
+		return errGone
+	}
+	if undelivered != nil {
+		return fmt.Errorf("it is done, and the board may not show it yet: %w", undelivered)
+	}
+	if t, err := e.Task(ctx, t.ID); err == nil && t.Away() {
+		return errGone // as the delivery found out
+	}
+	return nil
 }

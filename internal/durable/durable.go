@@ -348,3 +348,76 @@ func RemoveLeftovers(dir string, olderThan time.Duration, now time.Time) (remove
 	}
 	return removed, err
 }
+
+// keptAside is how many copies of one damaged file are kept, the newest.
+const keptAside = 5
+
+// SetAside moves a damaged file out of the way and returns its new path: its own
+// with .corrupt- and stamp, or stamp-2 and so on if that is taken. Stamps sort by their
+// time. It is durable on return. Equal bytes are kept once: if a copy has those of the
+// file, the file is removed, and that copy's path is returned. Only the newest few copies
+// are kept.
+func SetAside(path, stamp string) (string, error) {
+	dir, prefix := filepath.Dir(path), filepath.Base(path)+".corrupt-"
+	entries, err := ReadDir(dir) // in the order of names
+	if err != nil {
+		return "", err
+	}
+	var copies []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) || !e.Type().IsRegular() {
+			continue
+		}
+		copies = append(copies, filepath.Join(dir, e.Name()))
+		if c := copies[len(copies)-1]; SameContent(path, c) {
+			return c, Remove(path)
+		}
+	}
+	aside := filepath.Join(dir, prefix+stamp)
+	err = Move(path, aside)
+	for n := 2; errors.Is(err, fs.ErrExist); n++ {
+		aside = filepath.Join(dir, fmt.Sprintf("%s%s-%d", prefix, stamp, n))
+		err = Move(path, aside)
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, c := range copies[:max(0, len(copies)+1-keptAside)] {
+		if err := Remove(c); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return aside, err
+		}
+	}
+	return aside, nil
+}
+
+// File is an open file of ours. Nothing that is written to it is durable.
+type File struct{ *os.File }
+
+// OpenFile is os.OpenFile for files and directories of ours. A new file has
+// FileMode, and its name is not durable.
+func OpenFile(path string, flag int) (*File, error) {
+	if err := crash.Failed("open", path); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, flag, FileMode)
+	if err != nil {
+		return nil, err
+	}
+	return &File{f}, nil
+}
+
+// Write is os.File.Write.
+func (f *File) Write(p []byte) (int, error) {
+	if err := crash.Failed("write", f.Name()); err != nil {
+		return 0, err
+	}
+	return f.File.Write(p)
+}
+
+// WriteAt is os.File.WriteAt.
+func (f *File) WriteAt(p []byte, at int64) (int, error) {
+	if err := crash.Failed("write", f.Name()); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, at)
+}
