@@ -26,6 +26,8 @@ const (
 type Actor struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name,omitempty"`
+	// Via is the person who reported in the agent's name; "": the agent did, as far as is known.
+	Via string `json:"via,omitempty"`
 }
 
 // The prefixes of agents' names in texts.
@@ -38,7 +40,9 @@ const (
 // "otm-injector", or the name of a person.
 func (a Actor) String() string {
 	switch {
-	case a.Kind == Agent, a.Kind == Worker:
+	case a.Via != "":
+		return agentPrefix + a.Name + " (by " + a.Via + ")"
+	case a.Name != "" && (a.Kind == Agent || a.Kind == Worker):
 		return agentPrefix + a.Name
 	case a.Kind == Reviewer:
 		return reviewerPrefix + a.Name
@@ -51,13 +55,13 @@ func (a Actor) String() string {
 }
 
 // Component is the actor of a program of ours.
-func Component(name string) Actor { return Actor{OTM, name} }
+func Component(name string) Actor { return Actor{Kind: OTM, Name: name} }
 
 // ByAgent is the actor of an agent.
-func ByAgent(name string) Actor { return Actor{Agent, name} }
+func ByAgent(name string) Actor { return Actor{Kind: Agent, Name: name} }
 
 // ByReviewer is the actor of an agent that acts as a reviewer.
-func ByReviewer(name string) Actor { return Actor{Reviewer, name} }
+func ByReviewer(name string) Actor { return Actor{Kind: Reviewer, Name: name} }
 
 // ByPerson is a person. Without a name, somebody on the board acted, and it does
 // not say who.
@@ -65,7 +69,7 @@ func ByPerson(name string) Actor {
 	if name == "" {
 		return Actor{Kind: Board}
 	}
-	return Actor{Person, name}
+	return Actor{Kind: Person, Name: name}
 }
 
 // ActorNamed reads the text of String, as records before the engine hold it.

@@ -175,7 +175,7 @@ func TestMoves(t *testing.T) {
 				w := newWorld(t)
 				w.requested()
 				w.task().Status = from
-				d := &decision{Command: &Command{Task: 1, By: Actor{kind, "x"}, At: t0}, State: &w.state, task: w.task()}
+				d := &decision{Command: &Command{Task: 1, By: Actor{Kind: kind, Name: "x"}, At: t0}, State: &w.state, task: w.task()}
 				err := d.move(to, TaskMoved{})
 				code, ok := Permitted(from, to, kind)
 				var refused *Refused

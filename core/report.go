@@ -239,15 +239,33 @@ func struck(t *Task, by Actor) bool {
 		last != nil && last.Ending == EndFailed && last.Attempt == t.Dispatch.Attempt && SameAgent(last.Agent, by.Name)
 }
 
-// FailedReport notes that a report was refused.
+// FailedReport notes that a report was refused. By is who would have been its author, had it
+// been taken.
 type FailedReport struct {
-	Drop string
-	Why  string
+	Drop   string
+	Why    string
+	Report Report
 }
 
 func (r FailedReport) decide(d *decision) error {
 	if d.task != nil {
-		d.emit(ReportFailed(r))
+		d.emitAs(r.author(d), d.At, ReportFailed{r.Drop, r.Why})
 	}
 	return nil
+}
+
+// author is who sent the report: the agent that it names, or else the one of the run that
+// it names. An old one that names neither has no author that is known.
+func (r FailedReport) author(d *decision) Actor {
+	claims := r.Report.Claims
+	if i := slices.IndexFunc(d.task.Runs, func(run Run) bool { return run.Number == r.Report.Run }); claims == "" && i >= 0 {
+		claims = d.task.Runs[i].Agent
+	}
+	switch {
+	case claims != "" && !SameAgent(claims, d.By.Name):
+		return ByAgent(claims)
+	case claims == "" && d.By.Kind == Agent && r.Report.ofFormer(d.task, d.At):
+		return Actor{Kind: Agent}
+	}
+	return d.By
 }

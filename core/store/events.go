@@ -34,9 +34,9 @@ func saveEvents(t tx, events []core.Event) error {
 		if err != nil {
 			return err
 		}
-		_, err = t.Exec(`INSERT INTO events (seq, id, type, version, code, at, task, agent, agent_key, actor_kind, actor, cause, trace, payload)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
-			e.Seq, e.ID, e.Type(), core.EventVersion, e.Code(), fromTime(e.At), int64(e.Task), e.Agent, pipeline.FoldName(e.Agent), string(e.By.Kind), e.By.Name, e.Cause, string(e.Trace), string(payload))
+		_, err = t.Exec(`INSERT INTO events (seq, id, type, version, code, at, task, agent, agent_key, actor_kind, actor, actor_via, cause, trace, payload)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+			e.Seq, e.ID, e.Type(), core.EventVersion, e.Code(), fromTime(e.At), int64(e.Task), e.Agent, pipeline.FoldName(e.Agent), string(e.By.Kind), e.By.Name, e.By.Via, e.Cause, string(e.Trace), string(payload))
 		if err != nil {
 			return err
 		}
@@ -67,14 +67,14 @@ func loadEvents(t tx, f core.EventFilter) ([]core.Event, error) {
 	if f.Limit > 0 {
 		end += " LIMIT " + q.arg(f.Limit)
 	}
-	return collect(t, scanEvent, "SELECT seq, id, type, version, at, task, agent, actor_kind, actor, cause, trace, payload FROM events"+q.text()+end, q.args...)
+	return collect(t, scanEvent, "SELECT seq, id, type, version, at, task, agent, actor_kind, actor, actor_via, cause, trace, payload FROM events"+q.text()+end, q.args...)
 }
 
 func scanEvent(rows *sql.Rows) (e core.Event, err error) {
 	var typ, kind string
 	var at, task, version int64
 	var payload []byte
-	if err := rows.Scan(&e.Seq, &e.ID, &typ, &version, &at, &task, &e.Agent, &kind, &e.By.Name, &e.Cause, &e.Trace, &payload); err != nil {
+	if err := rows.Scan(&e.Seq, &e.ID, &typ, &version, &at, &task, &e.Agent, &kind, &e.By.Name, &e.By.Via, &e.Cause, &e.Trace, &payload); err != nil {
 		return e, err
 	}
 	e.At, e.Task, e.By.Kind = toTime(at), pipeline.TaskID(task), core.Kind(kind)

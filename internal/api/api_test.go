@@ -325,6 +325,28 @@ func TestClaim(t *testing.T) {
 	until(c, "/tasks?agent=queue", func(l tasks) bool { return len(l.Tasks) == 1 && l.Tasks[0].Status == "new" })
 }
 
+// The history says which person reported in an agent's name. A bot is believed.
+func TestWhoReported(t *testing.T) {
+	t.Parallel()
+	c := upped(t, newHome(t, ""))
+	made := ask[answer](c, "POST", "/tasks", object{"title": "Sort the mail", "agent": "devdas"})
+	until(c, "/tasks", func(l tasks) bool { return len(l.Tasks) == 1 && l.Tasks[0].Status == "assigned" })
+	ask[answer](c, "POST", "/tasks/1/report", object{"result": "By hand"})
+	ask[answer](c.as("devdas", tokens.Bot), "POST", "/tasks/1/report", object{"result": "By devdas"})
+	var who []string
+	for _, e := range ask[struct {
+		Events []struct {
+			Actor   core.Actor
+			Payload struct{ Result string }
+		}
+	}](c, "GET", "/events?type=Noted&task="+made.TaskID, nil).Events {
+		who = append(who, e.Payload.Result+": "+e.Actor.String())
+	}
+	if want := []string{"By hand: agent devdas (by ci)", "By devdas: agent devdas"}; !slices.Equal(who, want) {
+		t.Errorf("reported %q, want %q", who, want)
+	}
+}
+
 // A drop that failed is put back, as it is or with a new id for its task.
 func TestRetryDrop(t *testing.T) {
 	t.Parallel()

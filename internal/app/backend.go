@@ -337,6 +337,9 @@ func (b *Backend) Report(ctx context.Context, r Request, u drop.Update) (*Answer
 		u.ID, u.Trace = pipeline.NewDropID(), c.Trace
 		report := inject.CommandOf(&u, inbox.File{Name: inbox.NewName(now, u.ID)}, t, b.Home.Agents(), b.Home.Config.Types, now)
 		report.ID, report.Sum = cmp.Or(c.ID, report.ID), c.Sum
+		if r.Token.Role.Steers() {
+			report.By.Via = r.Token.Name
+		}
 		return b.do(ctx, s, report)
 	})
 }

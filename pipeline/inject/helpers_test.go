@@ -214,13 +214,15 @@ type report struct {
 	status         pipeline.Status
 	steps          []string
 	reason, result string
+	by             string
+	run            int
 }
 
 // update drops an update as otm-update does and returns the file's name.
 func (w *world) update(id pipeline.TaskID, r report) string {
 	w.t.Helper()
 	name := w.name()
-	u := &drop.Update{ID: pipeline.DropIDInName(name), TaskID: id, CreatedAt: w.clock.Now(), Status: r.status, StepsDone: r.steps, Reason: r.reason, Result: r.result}
+	u := &drop.Update{ID: pipeline.DropIDInName(name), TaskID: id, CreatedAt: w.clock.Now(), Status: r.status, StepsDone: r.steps, Reason: r.reason, Result: r.result, By: r.by, Run: r.run}
 	return w.put(inbox.TaskUpdates, name, u.Encode())
 }
 

@@ -346,9 +346,9 @@ func (sw *sweep) noteFailed(ctx context.Context, w *waiting, why string) error {
 	if by.Kind == "" {
 		by = core.Component(Who)
 	}
-	_, err := sw.Engine.Do(ctx, core.Command{
-		ID: w.command.ID + "/refused", At: sw.Now(), By: by, Task: w.command.Task, Do: core.FailedReport{Drop: w.file.Name, Why: why},
-	})
+	failed := core.FailedReport{Drop: w.file.Name, Why: why}
+	failed.Report, _ = w.command.Do.(core.Report)
+	_, err := sw.Engine.Do(ctx, core.Command{ID: w.command.ID + "/refused", At: sw.Now(), By: by, Task: w.command.Task, Do: failed})
 	return err
 }
 

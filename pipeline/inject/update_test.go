@@ -514,6 +514,41 @@ func TestReportAfterReassignment(t *testing.T) {
 	}
 }
 
+// The history tells a refused report as one of the agent that it names, or else of the agent
+// of its run, and not as one of the task's present agent. It knows no name of an old one that
+// has neither.
+func TestRefusedReportHasItsAuthor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.begun(1, "A", "x")
+	w.update(1, report{steps: []string{"x"}})
+	w.sweepTo(1, 0, 0) // its run has begun
+	w.person(w.row(1).ID, boardtest.SelectCell(w.Column(t, "Assignee", "select"), "archibald"))
+	old := w.update(1, report{result: "old"})
+	w.sweepTo(0, 0, 1)
+	w.clock.Advance(time.Second)
+	w.dispatch(1)
+	want := map[string]core.Actor{
+		old: {Kind: core.Agent},
+		w.update(1, report{result: "named", by: "Devdas"}):             core.ByAgent("Devdas"),
+		w.update(1, report{result: "of a run", run: 1}):                core.ByAgent("devdas"),
+		w.update(1, report{result: "own", steps: []string{"no such"}}): core.ByAgent("archibald"),
+	}
+	w.sweepTo(0, 4, 0)
+	events, err := w.store.Events(t.Context(), core.EventFilter{Task: 1, Types: []string{"ReportFailed"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if drop := e.Data.(core.ReportFailed).Drop; e.By != want[drop] {
+			t.Errorf("%s is by %v, want %v", drop, e.By, want[drop])
+		}
+	}
+	if len(events) != len(want) {
+		t.Errorf("%d reports failed, want %d", len(events), len(want))
+	}
+}
+
 // Text that the board refuses fails its update, also where that comes again. The board
 // shows how far the task is, and updates without a text go on. Another text heals it.
 func TestRefusedUpdate(t *testing.T) {
