@@ -134,7 +134,7 @@ func (a AgentState) judged(e StartEnd, maxFailures int) AgentState {
 	a.LastStart, a.Hangs, a.Stumbled, a.Blocked = &start, time.Time{}, a.stumbled(e), e.Blocked
 	switch {
 	case e.Progress:
-		a.forgive()
+		a.Forgive()
 		return a
 	case e.Idle, e.GoesOn:
 		return a
@@ -184,9 +184,9 @@ func (a *AgentState) answered(answer WakeAnswer, now time.Time) {
 	}
 }
 
-// forgive forgets failures and refusals so far, so that the agent may be started at
+// Forgive forgets failures and refusals so far, so that the agent may be started at
 // once. It keeps Stumbled.
-func (a *AgentState) forgive() {
+func (a *AgentState) Forgive() {
 	a.Failures, a.Fruitless, a.Refusals, a.NextStart, a.LeftAlone, a.Hangs = 0, 0, 0, time.Time{}, time.Time{}, time.Time{}
 }
 
@@ -216,7 +216,7 @@ func (a *AgentState) configured(s Setup, over bool, now time.Time) (changed bool
 		over && a.LastStart != nil && a.ProgramAt.Before(s.ChangedAt) && s.ChangedAt.After(a.LastStart.Ended) && !s.ChangedAt.After(now)
 	changed = a.Config != s.Config || repaired
 	if changed && a.Config != "" {
-		a.forgive() // the failures belong to another configuration
+		a.Forgive() // the failures belong to another configuration
 	}
 	if a.Config = s.Config; s.Program != "" {
 		a.Program = s.Program
@@ -259,7 +259,7 @@ func (j JudgeStart) decide(d *decision) error {
 		why = Reconfigured
 	}
 	if now.Fruitless > 0 && j.Asked {
-		now.forgive()
+		now.Forgive()
 		why = Forgiven
 	}
 	now.Rests = j.Rests && now.Fruitless > 0 && (now.LeftAlone.IsZero() || !j.Retries)
@@ -276,7 +276,7 @@ type ResumeAgent struct{}
 
 func (ResumeAgent) decide(d *decision) error {
 	now := d.agentState().Clone()
-	now.forgive()
+	now.Forgive()
 	now.Resumed, now.Paused = d.At.UTC(), nil
 	d.emitOn(0, d.By, d.At, AgentChanged{State: *now, Why: Resumed})
 	for _, id := range d.Also {

@@ -154,6 +154,52 @@ func TestGettingOnEndsThePause(t *testing.T) {
 	}
 }
 
+// Between the end of a start, or a person's request for another one, and the pass that notes
+// it, nothing is told of starts before. One that is left alone stays so until it is judged.
+func TestOutlookForesees(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	id := w.create("x", "alpha", pipeline.Normal)
+	look := func() Outlook {
+		t.Helper()
+		o := &Outlooks{Dir: w.dir, Agents: w.agents, Store: w.store, Now: w.clock.Now(), Times: pipeline.DefaultTimes}
+		of, err := o.Of(w.Context(), w.agent("alpha"), []*core.Task{w.record(id)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of
+	}
+	start := func() string {
+		t.Helper()
+		want(t, "started", w.pass().Woken, 1)
+		w.ended()
+		return w.record(id).Woken.Key
+	}
+	start()
+	w.pass() // judges it
+	want(t, "judged", look().Health.Finding(w.clock.Now()).Code, explain.AgentPausing)
+
+	w.clock.Advance(time.Minute)
+	second := start()
+	of := look()
+	want(t, "before it is judged", words(of.Health.Finding(w.clock.Now()), of.Health.LastStart.Key == second), "<nil> true")
+	w.pass()
+	of = look()
+	want(t, "once it is", words(of.Health.Finding(w.clock.Now()).Code, of.Health.Failures), "agent_pausing 2")
+
+	w.clock.Advance(time.Second)
+	w.edit(id, w.status(pipeline.New))
+	of = look()
+	want(t, "sent out again", words(of.Health.Finding(w.clock.Now()), of.Health.NextStart.IsZero()), "<nil> true")
+	want(t, "started at once", w.pass().Woken, 1)
+	w.ended()
+	w.while(10*time.Minute, func() {})
+	want(t, "in the end", look().Health.Finding(w.clock.Now()).Code, explain.AgentLeftAlone)
+	w.clock.Advance(core.ProbeEvery)
+	start()
+	want(t, "before its probe is judged", look().Health.Finding(w.clock.Now()).Code, explain.AgentLeftAlone)
+}
+
 // Without work nothing is wrong with an agent, and nothing is promised, whatever its
 // last run came to. Its failures are not forgotten.
 func TestNoWorkNoProblem(t *testing.T) {

@@ -166,6 +166,7 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 	if err != nil {
 		return Outlook{}, err
 	}
+	s.foresee()
 	s.state.Hangs = s.hangsSince() // the dispatcher has not noted it yet
 	_, last := s.lastWake()
 	look := Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: s.planWake().due, Health: Health{s.state, s.Process}}
@@ -178,6 +179,21 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 		}
 	}
 	return look, nil
+}
+
+// foresee brings the state of the agent up to what the dispatcher is about to note: that its
+// last start ended, which is not judged yet, or that a person asked for another one. What is
+// known of the starts before is no reason to wait any more.
+func (s *situation) foresee() {
+	last := s.state.LastStart
+	end, over := s.endOfStart()
+	if over {
+		last = &end.Start
+	}
+	if s.state.Fruitless > 0 && (s.askedSince(last) || s.gotOnSince(last)) || over && s.state.LeftAlone.IsZero() {
+		s.state.Forgive()
+		s.state.LastStart = last
+	}
 }
 
 // wakeMemory is how long a wake is remembered without its row: longer than any wait

@@ -143,6 +143,11 @@ func (s *situation) askedSince(last *core.EndedStart) bool {
 	if last == nil {
 		return false
 	}
+	for _, t := range s.tasks { // sent out again, and not handed out yet
+		if t.Status == pipeline.New && t.Previous != "" && t.StatusBy.Kind != core.OTM && past(t.StatusAt, s.now).After(last.Ended) {
+			return true
+		}
+	}
 	for _, t := range s.work() {
 		d := t.Dispatch
 		if d.Attempt > 1 && !d.Retry && past(d.At, s.now).After(last.Ended) || !t.ResumedAt.After(s.now) && resumedByOther(t, last.Ended) {

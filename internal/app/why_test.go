@@ -382,7 +382,7 @@ func TestWhy(t *testing.T) {
 			w.woken(started, 1)
 			w.agentState(`{"agent":"runner","failures":3,"fruitless":3,"leftAloneSince":%q,"nextStart":%q,"lastRun":{"key":"k","startedAt":%q,"endedAt":%q,"exit":"exit status 1","log":"/x y/run.log"}}`,
 				w.now.Add(-time.Hour), w.now.Add(time.Hour), w.now.Add(-time.Hour), w.now.Add(-time.Hour))
-		}, "runner is left alone: 3 starts in a row ended without progress, the last 1h ago (exit status 1); the next probe starts at ", "tail '/x y/run.log'; or: otm resume runner", true},
+		}, "runner is left alone: 3 starts in a row ended without progress, the last 1h ago (exit status 1); its next probe is due at ", "tail '/x y/run.log'; or: otm resume runner", true},
 		{"taken by hand after its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
@@ -445,7 +445,7 @@ func TestWhy(t *testing.T) {
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Done})
 			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Done,
 				Heard: map[string]core.Heard{"runner": {At: took, Took: took}}}
-		}, "the last start of runner ended 1h ago and worked on other tasks; it is started again ", "", true},
+		}, "the last start of runner ended 1h ago and worked on other tasks; its next start is due ", "", true},
 		// An agent whose process has ended works on nothing.
 		{"behind a task of an agent whose process has ended", func(w *whyWorld) {
 			w.byCommand()
