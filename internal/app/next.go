@@ -49,7 +49,7 @@ paused the agent, it prints "paused: " and the reason, and takes nothing; with
 cases.`,
 		Example: "  otm next --agent devdas",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
-			if agent == "" {
+			if agent = cmp.Or(agent, h.Getenv("OTM_AGENT")); agent == "" {
 				return cli.Errorf(cli.Usage, "--agent is missing").Hint("otm next --agent devdas")
 			}
 			a, err := aiAgent(h, agent, "otm next --agent")
@@ -59,7 +59,7 @@ cases.`,
 			return takeNext(ctx, h, a, another)
 		}),
 	}
-	c.Flags().StringVar(&agent, "agent", "", "whose task (required)")
+	c.Flags().StringVar(&agent, "agent", "", "whose task (default: $OTM_AGENT)")
 	c.Flags().BoolVar(&another, "another", false, "take another one even if the last is unfinished")
 	jsonFlag(c, "print it as one JSON object")
 	return c
