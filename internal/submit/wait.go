@@ -57,7 +57,7 @@ func (b *base) await(ctx context.Context, drops []dropped) error {
 	case failed:
 		e.Code = cli.Failed
 	case len(drops) > 0:
-		b.Note("that is no failure (exit %d): the injector goes on by itself", cli.TryLater)
+		b.Note("that is no failure (exit %d): the injector brings it in as soon as it runs", cli.TryLater)
 	}
 	switch {
 	case len(drops) > 1:

@@ -87,7 +87,7 @@ func TestWaitQueued(t *testing.T) {
 	for _, wait := range []string{"--wait-for=0s", "--wait-for=20ms", "--wait-for=-1s"} {
 		a := p.create("--title", "x", "--agent", "devdas", wait)
 		id := strings.TrimSpace(a.stdout)
-		if a.code != 75 || a.stderr != "otm: note: "+id+" is queued; do not create it again\notm: note: that is no failure (exit 75): the injector goes on by itself\notm: hint: otm why "+id+"\n" {
+		if a.code != 75 || a.stderr != "otm: note: "+id+" is queued; do not create it again\notm: note: that is no failure (exit 75): the injector brings it in as soon as it runs\notm: hint: otm why "+id+"\n" {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", wait, a.code, a.stdout, a.stderr)
 		}
 	}
@@ -96,7 +96,7 @@ func TestWaitQueued(t *testing.T) {
 		t.Errorf("several: exit code %d, stdout %q, stderr %q", a.code, a.stdout, a.stderr)
 	}
 	a := p.update("--task-id", "1", "--status", "in_progress", "--wait-for", "0s")
-	if a.code != 75 || a.stdout != "T-00001\n" || a.stderr != "otm: note: the update of T-00001 is queued; do not send it again\notm: note: that is no failure (exit 75): the injector goes on by itself\notm: hint: otm why T-00001\n" {
+	if a.code != 75 || a.stdout != "T-00001\n" || a.stderr != "otm: note: the update of T-00001 is queued; do not send it again\notm: note: that is no failure (exit 75): the injector brings it in as soon as it runs\notm: hint: otm why T-00001\n" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", a.code, a.stdout, a.stderr)
 	}
 }
@@ -115,7 +115,7 @@ func TestWaitInterrupted(t *testing.T) {
 		cancel() // it waits from here on
 	})
 	a := p.create("--title", "x", "--agent", "devdas", long)
-	if a.code != 75 || a.stderr != "otm: note: T-00001 is queued; do not create it again\notm: note: that is no failure (exit 75): the injector goes on by itself\notm: hint: otm why T-00001\n" {
+	if a.code != 75 || a.stderr != "otm: note: T-00001 is queued; do not create it again\notm: note: that is no failure (exit 75): the injector brings it in as soon as it runs\notm: hint: otm why T-00001\n" {
 		t.Errorf("exit code %d, stderr %q", a.code, a.stderr)
 	}
 }
