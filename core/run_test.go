@@ -269,6 +269,28 @@ func TestFormerRunOfLeftoverProcess(t *testing.T) {
 	}
 }
 
+// What a person asked for with a rework is read until that is done.
+func TestDoneClearsTheReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Status: pipeline.AgentDone}})
+	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.New), Reason: ptr("shorter, please")}})
+	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+	w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Steps: []string{"one"}}})
+	if reason := w.task().Reason; reason != "shorter, please" {
+		t.Errorf("the reason of the rework is %q while the agent works", reason)
+	}
+	w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Status: pipeline.AgentDone}})
+	if reason := w.task().Reason; reason != "" {
+		t.Errorf("the reason of the rework stands on what is done: %q", reason)
+	}
+	w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Status: pipeline.AgentDone, Reason: "see the notes"}})
+	if reason := w.task().Reason; reason != "see the notes" {
+		t.Errorf("reason %q", reason)
+	}
+}
+
 // A report that names the last run puts the task back under it, also once the task was
 // handed out again, as long as nobody took it. So does one of a run that has not begun:
 // it is the holder's word, and a lost store knows no numbers.
