@@ -64,9 +64,9 @@ type AgentStats struct {
 	Agent   string `json:"agent"`
 	Open    int    `json:"open"` // its tasks that are not over now
 	Done    int    `json:"done"`
-	Runs    Span   `json:"runs"` // that began in the period and ended
-	Failed  int    `json:"failed"`
-	Retries int    `json:"retries"` // runs after failed ones
+	Runs    Span   `json:"runs"`    // that began in the period and ended
+	Failed  int    `json:"failed"`  // runs that failed; one that ticked a step, or asked for a later start, did not
+	Retries int    `json:"retries"` // runs after such as ended without a result
 }
 
 // MonthStats are the figures of a month.
@@ -208,7 +208,7 @@ func (s *Stats) run(t *core.Task, r *core.Run, before time.Time, of *AgentStats)
 	if !r.Ended.IsZero() {
 		of.Runs.add(r.Began, r.Ended)
 	}
-	if r.Ending == core.EndFailed {
+	if r.Ending == core.EndFailed && !r.Free {
 		of.Failed++
 	}
 	for _, w := range slices.Backward(t.Wakes) {

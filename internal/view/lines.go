@@ -170,7 +170,11 @@ func sayRun(e *core.Event) []said {
 			return []said{{"run began", fmt.Sprintf("run %d, of %s", data.Run, data.Agent)}}
 		}
 	case core.RunFailed:
-		return []said{{"run failed", fmt.Sprintf("run %d: %v", data.Run, &data.Failure)}}
+		what := "run failed"
+		if data.Failure.Free { // it got on, or asked for a later start: no failure counts
+			what = "run ended unfinished"
+		}
+		return []said{{what, fmt.Sprintf("run %d: %v", data.Run, &data.Failure)}}
 	case core.RetryScheduled:
 		return []said{{"to be tried again", fmt.Sprintf("run %d, not before %s", data.Run, explain.Time(data.Wait.Until))}}
 	case core.RetryAdvised:

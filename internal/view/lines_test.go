@@ -43,6 +43,8 @@ func TestEveryEventHasWords(t *testing.T) {
 		"taken from its agent (devdas, which is to be told)":       core.TakenAway{Loss: core.Loss{Agent: "devdas"}},
 		"told that it was taken away (devdas, gateway otm-1-loss)": core.Notified{Agent: "devdas", Via: pipeline.TriggerGateway, Key: "otm-1-loss", Loss: true},
 		"wake not sent (otm-1)":                                    core.WakeFailed{Key: "otm-1"},
+		"run ended unfinished (run 1: a)":                          core.RunFailed{Run: 1, Failure: core.Failure{Words: "a", Free: true}},
+		"run failed (run 2: a)":                                    core.RunFailed{Run: 2, Failure: core.Failure{Words: "a"}},
 		"repaired (title, status, title of step 2)":                core.ReconciliationDrift{Fields: []pipeline.Field{"title", "status"}, Steps: []int{2}},
 	} {
 		if got := Words(&core.Event{Task: 1, By: core.Actor{Kind: core.OTM}, Data: data}); got != want {
