@@ -154,7 +154,7 @@ func answers(raw string) bool {
 	if err != nil {
 		return false
 	}
-	conn, err := net.DialTimeout("tcp", u.Host, time.Second)
+	conn, err := net.DialTimeout("tcp", u.Host, 5*time.Second) // a busy machine answers late; where nobody listens, it is refused at once
 	if err != nil {
 		return false
 	}
