@@ -1,7 +1,6 @@
 package drop
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -85,14 +84,11 @@ func ParseCreate(data []byte) (*Create, error) {
 func (r *reader) parked() string {
 	status, reason := r.text("status", pipeline.MaxText), r.text("reason", pipeline.MaxText)
 	s, _ := pipeline.ParseStatus(status)
-	switch {
-	case status == "" || s == pipeline.Pending:
+	if status == "" || s == pipeline.Pending {
 		return ""
-	case s != pipeline.Blocked:
-		r.fail(&InvalidError{Field: "status", Reason: fmt.Sprintf("is %q: a new task is pending, or blocked with a reason", status)})
-	case strings.TrimSpace(reason) == "":
-		r.fail(&InvalidError{Field: "reason", Reason: "is missing: a task that begins as blocked needs one"})
 	}
+	r.refuse(s != pipeline.Blocked, "status", "is %q: a new task is pending, or blocked with a reason", status)
+	r.refuse(strings.TrimSpace(reason) == "", "reason", "is missing: a task that begins as blocked needs one")
 	return reason
 }
 
@@ -120,9 +116,7 @@ func ParseLine(data []byte, defaults Line) (*Line, error) {
 	line.Trace = r.trace(defaults.Trace)
 	if r.has("key") {
 		line.Key = r.text("key", MaxSize)
-		if strings.TrimSpace(line.Key) == "" {
-			r.fail(&InvalidError{Field: "key", Reason: "is blank"})
-		}
+		r.refuse(strings.TrimSpace(line.Key) == "", "key", "is blank")
 	}
 	return line, r.err
 }
@@ -138,9 +132,8 @@ func (r *reader) create(t pipeline.Task) *Create {
 	if r.has("type") {
 		label := r.text("type", pipeline.MaxText)
 		var ok bool
-		if t.Type, ok = pipeline.ParseType(label); !ok {
-			r.fail(&InvalidError{Field: "type", Reason: fmt.Sprintf("is %q, which is no name", label)})
-		}
+		t.Type, ok = pipeline.ParseType(label)
+		r.refuse(!ok, "type", "is %q, which is no name", label)
 	}
 	r.textsInto("subtasks", &t.Steps)
 	r.textInto("context", &t.Context, pipeline.MaxText)
@@ -157,62 +150,35 @@ func (r *reader) create(t pipeline.Task) *Create {
 // CheckTask checks a task against the limits of a create, cleans the names of the agent
 // and the context, and adds the default step if there is none. The error is an *InvalidError.
 func CheckTask(t *pipeline.Task) error {
-	if err := checkTitle("title", t.Title); err != nil {
-		return err
-	}
-	if strings.ContainsAny(t.Title, "\r\n") {
-		return &InvalidError{Field: "title", Reason: "has a line break: a title is one line"}
-	}
-	if t.Parent != 0 && t.Parent == t.ID {
-		return &InvalidError{Field: "parent", Reason: "is the task itself"}
-	}
+	var v verdict
+	v.title("title", t.Title)
+	v.refuse(strings.ContainsAny(t.Title, "\r\n"), "title", "has a line break: a title is one line")
+	v.refuse(t.Parent != 0 && t.Parent == t.ID, "parent", "is the task itself")
 	t.Agent = pipeline.CleanName(t.Agent)
-	if t.Agent == "" {
-		return &InvalidError{Field: "agent", Reason: "is missing"}
-	}
-	if !pipeline.ValidAgentName(t.Agent) {
-		return &InvalidError{Field: "agent", Reason: fmt.Sprintf("%q is no name for an agent: letters, digits, spaces, '.', '-' and '_', at most %d", t.Agent, pipeline.MaxAgentName)}
-	}
+	v.refuse(t.Agent == "", "agent", "is missing")
+	v.refuse(!pipeline.ValidAgentName(t.Agent), "agent", "%q is no name for an agent: letters, digits, spaces, '.', '-' and '_', at most %d", t.Agent, pipeline.MaxAgentName)
 	if pipeline.IsSharedQueue(t.Agent) {
 		t.Agent = pipeline.SharedQueue
 	}
-	if err := checkText("project", t.Project, pipeline.MaxText); err != nil {
-		return err
-	}
+	v.text("project", t.Project, pipeline.MaxText)
 	if len(t.Steps) == 0 {
 		t.Steps = []string{pipeline.DefaultStep}
 	}
-	if len(t.Steps) > pipeline.MaxSteps {
-		return &InvalidError{Field: "subtasks", Reason: fmt.Sprintf("has %d steps, more than %d", len(t.Steps), pipeline.MaxSteps)}
-	}
-	if t.Context = pipeline.FoldName(t.Context); t.Context != "" && !slices.Contains(pipeline.Contexts, t.Context) {
-		return &InvalidError{Field: "context", Reason: fmt.Sprintf("is %q: it is one of %s", t.Context, strings.Join(pipeline.Contexts, ", "))}
-	}
-	if len(t.Inputs) > pipeline.MaxSteps {
-		return &InvalidError{Field: "inputFiles", Reason: fmt.Sprintf("has %d paths, more than %d", len(t.Inputs), pipeline.MaxSteps)}
-	}
+	v.several("subtasks", len(t.Steps), "steps")
+	t.Context = pipeline.FoldName(t.Context)
+	v.refuse(t.Context != "" && !slices.Contains(pipeline.Contexts, t.Context), "context", "is %q: it is one of %s", t.Context, strings.Join(pipeline.Contexts, ", "))
+	v.several("inputFiles", len(t.Inputs), "paths")
 	for i, s := range t.Inputs {
-		field := fmt.Sprintf("inputFiles[%d]", i)
-		if err := checkTitle(field, s); err != nil {
-			return err
-		}
-		if strings.ContainsAny(s, "\r\n") {
-			return &InvalidError{Field: field, Reason: "has a line break"}
-		}
+		v.title(place("inputFiles", i), s)
+		v.refuse(strings.ContainsAny(s, "\r\n"), place("inputFiles", i), "has a line break")
 	}
-	if n := len(t.Body); n > pipeline.MaxBody {
-		return &InvalidError{Field: "body", Reason: fmt.Sprintf("has %d bytes, more than %d: put the rest into a file, and name that as an input", n, pipeline.MaxBody)}
-	}
-	if err := checkText("body", t.Body, pipeline.MaxBody); err != nil {
-		return err
-	}
+	v.refuse(len(t.Body) > pipeline.MaxBody, "body", "has %d bytes, more than %d: put the rest into a file, and name that as an input", len(t.Body), pipeline.MaxBody)
+	v.text("body", t.Body, pipeline.MaxBody)
 	if strings.TrimSpace(t.Body) == "" {
 		t.Body = ""
 	}
 	for i, s := range t.Steps {
-		if err := checkTitle(fmt.Sprintf("subtasks[%d]", i), s); err != nil {
-			return err
-		}
+		v.title(place("subtasks", i), s)
 	}
-	return nil
+	return v.err
 }

@@ -29,16 +29,48 @@ func (e *InvalidError) Name() string {
 	return name
 }
 
-// reader reads fields from an object and keeps the first error.
-type reader struct {
-	object *Object
-	err    error
+// verdict is what is wrong with a drop: the first thing counts.
+type verdict struct{ err error }
+
+func (v *verdict) fail(err error) {
+	if v.err == nil {
+		v.err = err
+	}
 }
 
-func (r *reader) fail(err error) {
-	if r.err == nil && err != nil {
-		r.err = err
+// refuse fails a field where something is wrong with it.
+func (v *verdict) refuse(wrong bool, field, reason string, args ...any) {
+	if wrong && v.err == nil {
+		v.err = &InvalidError{Field: field, Reason: fmt.Sprintf(reason, args...)}
 	}
+}
+
+// title refuses a text that is missing or too long.
+func (v *verdict) title(field, s string) {
+	v.refuse(s == "", field, "is missing")
+	v.refuse(strings.TrimSpace(s) == "", field, "is blank")
+	v.text(field, s, pipeline.MaxText)
+}
+
+// text refuses a text that is too long.
+func (v *verdict) text(field, s string, limit int) {
+	v.refuse(!utf8.ValidString(s), field, "is not UTF-8")
+	n := utf8.RuneCountInString(s)
+	v.refuse(n > limit, field, "has %d characters, more than %d", n, limit)
+}
+
+// several refuses a list that is too long. what its elements are stands in the reason.
+func (v *verdict) several(field string, n int, what string) {
+	v.refuse(n > pipeline.MaxSteps, field, "has %d %s, more than %d", n, what, pipeline.MaxSteps)
+}
+
+// place names an element of a list.
+func place(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+
+// reader reads fields from an object and keeps the first error.
+type reader struct {
+	verdict
+	object *Object
 }
 
 // has reports whether the field has a value; null is none.
@@ -48,17 +80,20 @@ func (r *reader) has(field string) bool {
 }
 
 // text reads a string; "" if the field is missing or null.
-func (r *reader) text(field string, limit int) string {
-	if !r.has(field) {
-		return ""
+func (r *reader) text(field string, limit int) (s string) {
+	if r.has(field) {
+		r.value(field, &s, "must be a string")
+		r.verdict.text(field, s, limit)
 	}
-	var s string
-	if err := json.Unmarshal(r.object.Get(field), &s); err != nil {
-		r.fail(&InvalidError{Field: field, Reason: "must be a string, is " + kind(r.object.Get(field))})
-		return ""
-	}
-	r.fail(checkText(field, s, limit))
 	return s
+}
+
+// value reads a value of a type.
+func (r *reader) value(field string, into any, must string) {
+	raw := r.object.Get(field)
+	if json.Unmarshal(raw, into) != nil {
+		r.refuse(true, field, "%s, is %s", must, kind(raw))
+	}
 }
 
 // trace reads the traceparent; absent gives the default. One that is not valid is none.
@@ -82,16 +117,13 @@ func (r *reader) textInto(field string, s *string, limit int) {
 
 // number reads a number of at least 1.
 func (r *reader) number(field string) (n int) {
-	if err := json.Unmarshal(r.object.Get(field), &n); err != nil || n < 1 {
-		r.fail(&InvalidError{Field: field, Reason: "must be a number of at least 1"})
-	}
+	err := json.Unmarshal(r.object.Get(field), &n)
+	r.refuse(err != nil || n < 1, field, "must be a number of at least 1")
 	return n
 }
 
 func (r *reader) flag(field string) (yes bool) {
-	if err := json.Unmarshal(r.object.Get(field), &yes); err != nil {
-		r.fail(&InvalidError{Field: field, Reason: "must be true or false, is " + kind(r.object.Get(field))})
-	}
+	r.value(field, &yes, "must be true or false")
 	return yes
 }
 
@@ -111,11 +143,9 @@ func (o *Object) unknown(known []string) []string {
 // probably meant.
 func (r *reader) refuseUnknown(known []string) {
 	for _, key := range r.object.unknown(known) {
-		reason := "is an unknown key: the keys are " + strings.Join(known, ", ")
-		if near := pipeline.Nearest(key, known); near != "" {
-			reason = fmt.Sprintf("is an unknown key: use %q", near)
-		}
-		r.fail(&InvalidError{Field: key, Reason: reason})
+		near := pipeline.Nearest(key, known)
+		r.refuse(near != "", key, "is an unknown key: use %q", near)
+		r.refuse(true, key, "is an unknown key: the keys are %s", strings.Join(known, ", "))
 	}
 }
 
@@ -129,9 +159,7 @@ func newReader(data []byte, known ...string) (*reader, error) {
 	r := &reader{object: o}
 	for _, field := range known {
 		k, ok := o.folded[foldKey(field)]
-		if ok && k != field {
-			r.fail(&InvalidError{Field: k, Reason: fmt.Sprintf("must be written %q", field)})
-		}
+		r.refuse(ok && k != field, k, "must be written %q", field)
 	}
 	return r, nil
 }
@@ -142,15 +170,12 @@ func (r *reader) textsInto(field string, list *[]string) {
 		return
 	}
 	var raws []json.RawMessage
-	if err := json.Unmarshal(r.object.Get(field), &raws); err != nil {
-		r.fail(&InvalidError{Field: field, Reason: "must be an array of strings, is " + kind(r.object.Get(field))})
-	}
+	r.value(field, &raws, "must be an array of strings")
 	*list = nil
 	for i, raw := range raws {
 		var s string
-		if err := json.Unmarshal(raw, &s); err != nil || kind(raw) != "a string" {
-			r.fail(&InvalidError{Field: fmt.Sprintf("%s[%d]", field, i), Reason: "must be a string, is " + kind(raw)})
-		}
+		err := json.Unmarshal(raw, &s)
+		r.refuse(err != nil || kind(raw) != "a string", place(field, i), "must be a string, is %s", kind(raw))
 		*list = append(*list, s)
 	}
 }
@@ -173,14 +198,9 @@ func (r *reader) taskID(field string, parse func(string) (pipeline.TaskID, error
 	if r.err != nil {
 		return 0
 	}
-	if s == "" {
-		r.fail(&InvalidError{Field: field, Reason: "is missing"})
-		return 0
-	}
+	r.refuse(s == "", field, "is missing")
 	id, err := parse(s)
-	if err != nil {
-		r.fail(&InvalidError{Field: field, Reason: "is no " + err.Error()})
-	}
+	r.refuse(err != nil, field, "is no %v", err)
 	return id
 }
 
@@ -188,30 +208,8 @@ func (r *reader) taskID(field string, parse func(string) (pipeline.TaskID, error
 func enum[T ~string](r *reader, field string, parse func(string) (T, bool), all []T) T {
 	label := r.text(field, pipeline.MaxText)
 	v, ok := parse(label)
-	if !ok && r.err == nil {
-		r.fail(&InvalidError{Field: field, Reason: fmt.Sprintf("is %q: it is one of %s", label, strings.Join(pipeline.Texts(all), ", "))})
-	}
+	r.refuse(!ok, field, "is %q: it is one of %s", label, strings.Join(pipeline.Texts(all), ", "))
 	return v
-}
-
-func checkTitle(field, s string) error {
-	if strings.TrimSpace(s) == "" {
-		if s == "" {
-			return &InvalidError{Field: field, Reason: "is missing"}
-		}
-		return &InvalidError{Field: field, Reason: "is blank"}
-	}
-	return checkText(field, s, pipeline.MaxText)
-}
-
-func checkText(field, s string, limit int) error {
-	if !utf8.ValidString(s) {
-		return &InvalidError{Field: field, Reason: "is not UTF-8"}
-	}
-	if n := utf8.RuneCountInString(s); n > limit {
-		return &InvalidError{Field: field, Reason: fmt.Sprintf("has %d characters, more than %d", n, limit)}
-	}
-	return nil
 }
 
 func kind(raw json.RawMessage) string {

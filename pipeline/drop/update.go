@@ -113,9 +113,8 @@ func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
 
 // update reads the fields that a file and a line share, over the defaults in u.
 func (r *reader) update(u Update) *Update {
-	if action := r.text("action", pipeline.MaxText); action != "" && action != "update" {
-		r.fail(&InvalidError{Field: "action", Reason: fmt.Sprintf("is %q: only \"update\" is known", action)})
-	}
+	action := r.text("action", pipeline.MaxText)
+	r.refuse(action != "" && action != "update", "action", "is %q: only \"update\" is known", action)
 	if r.has("status") {
 		u.Status = r.status()
 	}
@@ -184,31 +183,18 @@ func nearestReport(s pipeline.Status) pipeline.Status {
 // CheckUpdate checks an update against its limits. The error is an
 // *InvalidError.
 func CheckUpdate(u *Update) error {
-	if err := CheckMessage(&u.Message); err != nil {
-		return err
-	}
-	if u.Status == "" && len(u.StepsDone) == 0 && u.Result == "" && u.Message.Text == "" {
-		return &InvalidError{Field: "status", Reason: "is missing: an update needs a status, a finished step, a result or a note"}
-	}
-	if (u.Status == pipeline.Blocked || u.Status == pipeline.Failed) && strings.TrimSpace(u.Reason) == "" {
-		return &InvalidError{Field: "reason", Reason: fmt.Sprintf("is missing: %s needs one", u.Status)}
-	}
-	if u.Terminal && u.Status != pipeline.Failed {
-		return &InvalidError{Field: "terminal", Reason: "is for status failed"}
-	}
-	if err := checkText("reason", u.Reason, pipeline.MaxText); err != nil {
-		return err
-	}
-	if err := checkText("result", u.Result, pipeline.MaxResult); err != nil {
-		return err
-	}
-	if len(u.StepsDone) > pipeline.MaxSteps {
-		return &InvalidError{Field: "subtasksDone", Reason: fmt.Sprintf("has %d steps, more than %d", len(u.StepsDone), pipeline.MaxSteps)}
-	}
+	var v verdict
+	v.fail(CheckMessage(&u.Message))
+	v.refuse(u.Status == "" && len(u.StepsDone) == 0 && u.Result == "" && u.Message.Text == "",
+		"status", "is missing: an update needs a status, a finished step, a result or a note")
+	needs := u.Status == pipeline.Blocked || u.Status == pipeline.Failed
+	v.refuse(needs && strings.TrimSpace(u.Reason) == "", "reason", "is missing: %s needs one", u.Status)
+	v.refuse(u.Terminal && u.Status != pipeline.Failed, "terminal", "is for status failed")
+	v.text("reason", u.Reason, pipeline.MaxText)
+	v.text("result", u.Result, pipeline.MaxResult)
+	v.several("subtasksDone", len(u.StepsDone), "steps")
 	for i, s := range u.StepsDone {
-		if err := checkTitle(fmt.Sprintf("subtasksDone[%d]", i), s); err != nil {
-			return err
-		}
+		v.title(place("subtasksDone", i), s)
 	}
-	return nil
+	return v.err
 }
