@@ -2,8 +2,10 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -194,4 +196,158 @@ func printLines(out io.Writer, lines []view.Line) {
 	for _, e := range lines {
 		fmt.Fprintf(out, "%s  %s: %s\n", explain.Time(e.At), safe.Escape(e.Who), safe.Escape(e.Said()))
 	}
+}
+
+// deadCommand is otm dead.
+func deadCommand(s cli.Streams) *cobra.Command {
+	return reading(&cobra.Command{
+		Use:   "dead",
+		Short: "List the tasks and drops that failed, with what went wrong and what to do",
+		Long: `List the dead letters: tasks that failed and that nobody has requeued, given to
+another agent, or cancelled; and the drops in failed/; the newest first. OTM leaves
+them alone.`,
+	}, s, false, func(h *Home, v *view.View, _ []string) error {
+		dead, err := DeadLetters(v)
+		if err != nil {
+			return err
+		}
+		noteAge(h, v.Board.WalkAt)
+		return h.answer(dead, func() error {
+			if len(dead) == 0 {
+				h.Note("nothing has failed")
+			}
+			printDead(s.Out, dead)
+			return nil
+		})
+	})
+}
+
+// DeadLetter is a task or a drop that failed, and why.
+type DeadLetter struct {
+	why.Entry
+	File     string    `json:"file,omitempty"` // of a drop, in failed/
+	Agent    string    `json:"agent"`
+	FailedAt time.Time `json:"failedAt"`
+	Runs     int       `json:"runs"` // how many there were
+}
+
+// DeadLetters lists the tasks and the drops that failed, the newest first.
+func DeadLetters(v *view.View) ([]DeadLetter, error) {
+	dead := []DeadLetter{}
+	for _, t := range v.Tasks() {
+		if t.Status() != pipeline.Failed || t.State == nil {
+			continue
+		}
+		reason, err := why.Of(v, t.ID)
+		if err != nil {
+			return nil, err
+		}
+		dead = append(dead, DeadLetter{
+			Entry: why.Entry{TaskID: t.ID, Title: t.Title(), Reason: reason}, Agent: t.AgentName(), FailedAt: t.State.StatusAt.UTC(), Runs: len(t.State.Runs),
+		})
+	}
+	for _, f := range v.Failures(len(v.Inbox.Failed)) {
+		letter := DeadLetter{Entry: why.Entry{Reason: why.OfFile(v, &f)}, File: f.Name, FailedAt: f.Result.At.UTC()}
+		if f.Object != nil {
+			letter.TaskID = f.TaskID()
+		}
+		dead = append(dead, letter)
+	}
+	slices.SortStableFunc(dead, func(a, b DeadLetter) int { return b.FailedAt.Compare(a.FailedAt) })
+	return dead, v.Err()
+}
+
+func printDead(out io.Writer, dead []DeadLetter) {
+	for i := range dead {
+		d := &dead[i]
+		name := "-" // the drop names no task
+		if d.TaskID != 0 {
+			name = d.TaskID.String()
+		}
+		about := short(cmp.Or(d.Agent, "nobody"), 30) + "  " + short(cmp.Or(d.Title, "(no title)"), 60)
+		if d.File != "" {
+			about = safe.Escape(d.File)
+		}
+		fmt.Fprintf(out, "%-7s  %s\n", name, about)
+		fmt.Fprintf(out, "         %s\n", reasonText(&d.Reason, "         ", "         next: "))
+	}
+}
+
+// historyCommand is otm history.
+func historyCommand(s cli.Streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "history [ID]",
+		Short:   "List archived tasks, or show one",
+		Long:    "List the tasks that otm archive moved off the board, oldest first, or show one\nwith its history.",
+		Example: "  otm history\n  otm history T-00035",
+		Args:    words(0, 1, "give one task id, or none", "otm history T-00035"),
+	}
+	c.RunE = withHome(s, func(ctx context.Context, h *Home, args []string) (err error) {
+		var id pipeline.TaskID
+		if len(args) == 1 {
+			if id, err = taskArg(args); err != nil {
+				return err
+			}
+		}
+		v, err := lookAround(ctx, h, false, false)
+		if err != nil {
+			return err
+		}
+		entries, err := readHistory(ctx, v.Store, id)
+		switch {
+		case err != nil:
+			return err
+		case id == 0:
+			return h.answer(entries, func() error { return printHistory(s, entries) })
+		case len(entries) == 0 && !h.asJSON:
+			return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
+		}
+		return h.answer(entries, func() error { return show(h, v, id) })
+	})
+	jsonFlag(c, "print one JSON array")
+	return c
+}
+
+// entry is a task as it left the board.
+type entry struct {
+	ArchivedAt time.Time       `json:"archivedAt"`
+	TaskID     pipeline.TaskID `json:"taskId"`
+	Row        pipeline.Row    `json:"row"`
+	Steps      []pipeline.Row  `json:"steps"`
+	State      *core.Task      `json:"state"`
+}
+
+// readHistory returns the entry of an archived task, or of all, the first archived first.
+func readHistory(ctx context.Context, store core.Reader, id pipeline.TaskID) ([]*entry, error) {
+	events, err := store.Events(ctx, core.EventFilter{Task: id, Types: []string{"Archived", "Imported"}, Archived: true})
+	if err != nil {
+		return nil, err
+	}
+	entries := []*entry{}
+	for i := range events {
+		e := &entry{ArchivedAt: events[i].At, TaskID: events[i].Task, Steps: []pipeline.Row{}}
+		switch data := events[i].Data.(type) {
+		case core.Archived:
+			e.Row, e.Steps = data.Row, append(e.Steps, data.Steps...)
+		case core.Imported:
+			if data.Row == nil {
+				continue
+			}
+			e.Row, e.Steps, e.ArchivedAt = *data.Row, append(e.Steps, data.Steps...), data.Task.ArchivedAt
+		}
+		if e.State, err = store.Task(ctx, e.TaskID); err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	slices.SortStableFunc(entries, func(a, b *entry) int { return a.ArchivedAt.Compare(b.ArchivedAt) })
+	return entries, nil
+}
+
+func printHistory(s cli.Streams, entries []*entry) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	for _, e := range entries {
+		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.State.Status, explain.Time(e.ArchivedAt), short(e.State.Agent, 20), short(e.State.Title, 70))
+	}
+	return w.Flush()
 }
