@@ -70,7 +70,7 @@ func findBoard(h *Home) (slacklist.Options, error) {
 	if o.ListID == "" {
 		return embeddedBoard(h, o)
 	}
-	token, err := h.Config.SlackToken(h.Getenv)
+	token, err := h.Config.Slack.ReadToken(h.Getenv)
 	if err == nil && token == "" {
 		err = errors.New("none is set")
 	}

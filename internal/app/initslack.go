@@ -105,7 +105,7 @@ func (o *slackInit) findToken() (slackToken, error) {
 // keptToken returns the token that the daemons use, or one that a former run kept
 // while otm.toml does not name its file yet.
 func (o *slackInit) keptToken() (slackToken, error) {
-	text, err := o.h.Config.SlackToken(o.h.Getenv)
+	text, err := o.h.Config.Slack.ReadToken(o.h.Getenv)
 	file := o.h.Config.Slack.TokenFile
 	left := file == "" && text == ""
 	if left {

@@ -307,7 +307,7 @@ func runExecHelper(s cli.Streams) int {
 func gatewayConfig(h *Home, log *slog.Logger) gateway.Config {
 	return gateway.Config{
 		URL: h.Config.Gateway.URL, Version: h.Version, Log: log,
-		Token: func() (string, error) { return h.Config.GatewayToken(h.Getenv) },
+		Token: func() (string, error) { return h.Config.Gateway.ReadToken(h.Getenv) },
 	}
 }
 

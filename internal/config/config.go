@@ -44,10 +44,9 @@ type Config struct {
 
 // Slack names the Slack List that is the board.
 type Slack struct {
-	ListID    string `toml:"list_id"`    // "": the embedded board
-	URL       string `toml:"api_url"`    // of the Web API
-	TokenFile string `toml:"token_file"` // absolute; "": none is set
-	TokenEnv  string `toml:"token_env"`  // the environment variable that holds the token otherwise
+	ListID string `toml:"list_id"` // "": the embedded board
+	URL    string `toml:"api_url"` // of the Web API
+	Token
 	// AuditChannel mirrors the events of tasks; "": none does.
 	AuditChannel string `toml:"audit_channel"`
 	// Budget is the share of Slack's published calls a minute that all
@@ -70,10 +69,20 @@ type Store struct {
 
 // Gateway is the OpenClaw gateway.
 type Gateway struct {
-	URL       string `toml:"url"`
+	URL string `toml:"url"`
+	Token
+	Config string `toml:"config"` // openclaw.json, whose agents are known too; absolute; "": none is read
+}
+
+// Token is where a token stands.
+type Token struct {
 	TokenFile string `toml:"token_file"` // absolute; "": none is set
-	TokenEnv  string `toml:"token_env"`
-	Config    string `toml:"config"` // openclaw.json, whose agents are known too; absolute; "": none is read
+	TokenEnv  string `toml:"token_env"`  // the environment variable that holds the token otherwise
+}
+
+// ReadToken returns the token; "" if none is set.
+func (t *Token) ReadToken(getenv func(string) string) (string, error) {
+	return Secret(t.TokenFile, t.TokenEnv, getenv)
 }
 
 // Defaults of the configuration.
@@ -125,16 +134,14 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 		}
 	}
 	c.Slack.URL = cmp.Or(getenv("SLACK_API_URL"), c.Slack.URL, defaultSlackURL)
-	c.Slack.TokenEnv = cmp.Or(c.Slack.TokenEnv, defaultSlackEnv)
-	c.Slack.TokenFile = c.abs(c.Slack.TokenFile)
+	c.Slack.TokenEnv, c.Slack.TokenFile = cmp.Or(c.Slack.TokenEnv, defaultSlackEnv), c.abs(c.Slack.TokenFile)
 	problem("slack.api_url or SLACK_API_URL", CheckURL(c.Slack.URL, "http", "https"))
 	problems = append(problems, c.fillSlack(f)...)
 	if u := c.Store.URL; u != "" && !strings.HasPrefix(u, "postgres://") {
 		problem("store.url", errors.New("must begin with postgres://")) // the text may hold a secret
 	}
 	c.Gateway.URL = cmp.Or(getenv("OPENCLAW_GATEWAY_URL"), c.Gateway.URL, defaultGatewayURL)
-	c.Gateway.TokenEnv = cmp.Or(c.Gateway.TokenEnv, defaultGatewayEnv)
-	c.Gateway.TokenFile = c.abs(c.Gateway.TokenFile)
+	c.Gateway.TokenEnv, c.Gateway.TokenFile = cmp.Or(c.Gateway.TokenEnv, defaultGatewayEnv), c.abs(c.Gateway.TokenFile)
 	c.Gateway.Config = c.abs(c.Gateway.Config)
 	problem("gateway.url or OPENCLAW_GATEWAY_URL", CheckURL(c.Gateway.URL, "ws", "wss"))
 	problems = append(problems, c.fillAgents(f)...)
@@ -210,16 +217,6 @@ func duration(text string) (d time.Duration, problem string) {
 		problem = fmt.Sprintf("%q is negative", text)
 	}
 	return d, problem
-}
-
-// SlackToken returns the token of the board; "" if none is set.
-func (c *Config) SlackToken(getenv func(string) string) (string, error) {
-	return Secret(c.Slack.TokenFile, c.Slack.TokenEnv, getenv)
-}
-
-// GatewayToken returns the token of the gateway; "" if none is set.
-func (c *Config) GatewayToken(getenv func(string) string) (string, error) {
-	return Secret(c.Gateway.TokenFile, c.Gateway.TokenEnv, getenv)
 }
 
 // SecretEnv lists the environment variables that hold secrets, or lead to one.

@@ -56,9 +56,9 @@ func TestDefaults(t *testing.T) {
 	dir := t.TempDir()
 	want := &Config{
 		Dir:     dir,
-		Slack:   Slack{URL: "https://slack.com/api/", TokenEnv: "SLACK_BOT_TOKEN", Budget: 1, Columns: map[pipeline.Field]string{}},
+		Slack:   Slack{URL: "https://slack.com/api/", Token: Token{TokenEnv: "SLACK_BOT_TOKEN"}, Budget: 1, Columns: map[pipeline.Field]string{}},
 		Board:   Board{Listen: "127.0.0.1:18780"},
-		Gateway: Gateway{URL: "ws://127.0.0.1:18789", TokenEnv: "OPENCLAW_GATEWAY_TOKEN"},
+		Gateway: Gateway{URL: "ws://127.0.0.1:18789", Token: Token{TokenEnv: "OPENCLAW_GATEWAY_TOKEN"}},
 		Times:   pipeline.DefaultTimes,
 	}
 	want.Notify.Telegram.URL, want.Notify.Telegram.TokenEnv = "https://api.telegram.org", "TELEGRAM_BOT_TOKEN"
@@ -207,10 +207,10 @@ keep_events = "169h"
 	}
 	want := &Config{
 		Dir: c.Dir, home: "/home/me",
-		Slack: Slack{ListID: "F0ALE8DCW1F", URL: "https://slack.example/api/", TokenFile: filepath.Join(c.Dir, "secrets/slack"), TokenEnv: "MY_TOKEN",
+		Slack: Slack{ListID: "F0ALE8DCW1F", URL: "https://slack.example/api/", Token: Token{filepath.Join(c.Dir, "secrets/slack"), "MY_TOKEN"},
 			AuditChannel: "C0123", Budget: 0.5, BudgetSet: true, Columns: columns},
 		Board:   Board{Listen: "[::1]:0"},
-		Gateway: Gateway{URL: "wss://gateway.example/rpc", TokenFile: "/etc/otm/gateway token", TokenEnv: "MY_GATEWAY", Config: "/home/me/.openclaw/openclaw.json"},
+		Gateway: Gateway{URL: "wss://gateway.example/rpc", Token: Token{"/etc/otm/gateway token", "MY_GATEWAY"}, Config: "/home/me/.openclaw/openclaw.json"},
 		Agents: pipeline.Agents{
 			{Name: "Jos\u00e9 2", Label: "Jose\u0301 2", Workspace: "/home/me/ws", Trigger: pipeline.TriggerExec, Command: []string{"run"}, GatewayAgent: "Jose\u0301 2", Source: pipeline.SourceOTM},
 			{Name: "devdas", Label: "Devdas the First", User: "U0DEV", Workspace: "/Volumes/OPENCLAW/workspaces/devdas workspace", Trigger: pipeline.TriggerGateway,
@@ -467,23 +467,23 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.SlackToken(getenv); got != "from-env" || err != nil {
+	if got, err := c.Slack.ReadToken(getenv); got != "from-env" || err != nil {
 		t.Errorf("SlackToken from the environment = %q, %v", got, err)
 	}
-	if got, err := c.GatewayToken(getenv); got != "gateway" || err != nil {
+	if got, err := c.Gateway.ReadToken(getenv); got != "gateway" || err != nil {
 		t.Errorf("GatewayToken from the environment = %q, %v", got, err)
 	}
-	if got, err := c.SlackToken(env()); got != "" || err != nil {
+	if got, err := c.Slack.ReadToken(env()); got != "" || err != nil {
 		t.Errorf("SlackToken where none is set = %q, %v; want none", got, err)
 	}
 	c, err = load(t, "[slack]\ntoken_env = \"OTHER\"\n[gateway]\ntoken_file = \"secrets/gateway\"\n", getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.SlackToken(getenv); got != "other" || err != nil {
+	if got, err := c.Slack.ReadToken(getenv); got != "other" || err != nil {
 		t.Errorf("SlackToken from another variable = %q, %v", got, err)
 	}
-	if got, err := c.GatewayToken(getenv); got != "" || !errors.Is(err, os.ErrNotExist) {
+	if got, err := c.Gateway.ReadToken(getenv); got != "" || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("GatewayToken from a missing file = %q, %v; want an error: the file wins", got, err)
 	}
 	if err := os.Mkdir(filepath.Join(c.Dir, "secrets"), 0o700); err != nil {
@@ -492,13 +492,13 @@ func TestSecrets(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(c.Dir, "secrets", "gateway"), []byte("from-file\r\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.GatewayToken(getenv); got != "from-file" || err != nil {
+	if got, err := c.Gateway.ReadToken(getenv); got != "from-file" || err != nil {
 		t.Errorf("GatewayToken from a file = %q, %v", got, err)
 	}
 	if err := os.WriteFile(filepath.Join(c.Dir, "secrets", "gateway"), make([]byte, 9), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.GatewayToken(getenv); got != "" || err == nil || !strings.Contains(err.Error(), "NUL") {
+	if got, err := c.Gateway.ReadToken(getenv); got != "" || err == nil || !strings.Contains(err.Error(), "NUL") {
 		t.Errorf("GatewayToken from a file of NUL bytes = %q, %v", got, err)
 	}
 	if got, want := c.SecretEnv(), []string{"SLACK_BOT_TOKEN", "OPENCLAW_GATEWAY_TOKEN", "TELEGRAM_BOT_TOKEN", "OTM_WEBHOOK_SECRET", "OTM_TOKEN_FILE", "OTHER", "OPENCLAW_GATEWAY_TOKEN", "TELEGRAM_BOT_TOKEN", "OTM_WEBHOOK_SECRET"}; !reflect.DeepEqual(got, want) {

@@ -14,10 +14,9 @@ type Notify struct {
 	What     []string `toml:"what"`    // empty: the usual
 	Quiet    string   `toml:"quiet"`   // such as 22:00-07:00; "": none
 	Telegram struct {
-		Chat      string `toml:"chat"` // "": none is told
-		URL       string `toml:"api_url"`
-		TokenFile string `toml:"token_file"` // absolute; "": none is set
-		TokenEnv  string `toml:"token_env"`
+		Chat string `toml:"chat"` // "": none is told
+		URL  string `toml:"api_url"`
+		Token
 	} `toml:"telegram"`
 	Slack struct {
 		Channel string `toml:"channel"` // "": none is told
