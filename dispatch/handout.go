@@ -211,17 +211,9 @@ func (ho *handout) tellUndelivered() {
 		case left != nil && left.Err == nil && left.Owner != "": // another process delivers it
 			ho.report.RunBy(ho.Now().Add(soonAgain))
 		case left != nil && left.Err == nil:
-		case concernsRow(err) && (i < 0 || !isUnshown(ho.tasks[i])): // the row shows something old; why and doctor say so
+		case pipeline.NeedsPerson(err) && (i < 0 || !isUnshown(ho.tasks[i])): // the row shows something old; why and doctor say so
 		default:
 			ho.report.Undelivered(id, err)
 		}
 	}
-}
-
-// concernsRow reports whether a write to the board failed for a reason that other rows
-// may not share: the board refused it, or lacks a column or an option. It needs a
-// person.
-func concernsRow(err error) bool {
-	var missing *pipeline.MissingError
-	return pipeline.IsRefused(err) || errors.As(err, &missing)
 }

@@ -294,6 +294,13 @@ func MaybeApplied(err error) bool {
 	return errors.As(err, &e) && e.MaybeApplied
 }
 
+// NeedsPerson reports whether a write to the board failed for a reason that other tasks may not
+// share: the board refused this one, or lacks a column or an option for it.
+func NeedsPerson(err error) bool {
+	_, missing := errors.AsType[*MissingError](err)
+	return missing || IsRefused(err)
+}
+
 // IsRefused reports whether err concerns this row or value alone.
 func IsRefused(err error) bool {
 	var e *BoardError

@@ -230,13 +230,6 @@ func (d *delivery) ofBoard(r *Result, e *pipeline.BoardError) {
 	}
 }
 
-// concernsOne reports whether an error says nothing of other tasks: the board refuses
-// this one, or lacks a column or an option for it.
-func concernsOne(err error) bool {
-	var missing *pipeline.MissingError
-	return pipeline.IsRefused(err) || errors.As(err, &missing)
-}
-
 func (d *delivery) getsOn() {
 	if d.Progress != nil {
 		d.Progress()

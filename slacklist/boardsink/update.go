@@ -173,7 +173,7 @@ func (u *updater) write(group []*work) error {
 			u.note(w, w.written)
 		}
 		return u.flush()
-	case !concernsOne(err):
+	case !pipeline.NeedsPerson(err):
 		return u.endPhase(group, err)
 	case len(group) == 1:
 		return u.refused(group[0], err)
@@ -213,7 +213,7 @@ func (u *updater) refused(w *work, err error) error {
 			if err := u.flush(); err != nil {
 				return err
 			}
-		case !concernsOne(again):
+		case !pipeline.NeedsPerson(again):
 			return u.endPhase([]*work{w}, again)
 		}
 	}
