@@ -138,6 +138,24 @@ installs >/dev/null
 id=$(otm-create --title 'For the late one' --agent late)
 until_ok "the dispatch file" grep -q "$id" "$work/late/task-dispatch.json"
 
+say "with somebody to tell, the watchdog is a service, too, and comes back"
+printf '[notify]\ncommand = ["sh", "-c", "cat >>%s/told"]\n' "$work" >>"$OTM_DIR/otm.toml"
+installs >/dev/null
+until_ok "the watchdog" active otm-watchdog.service
+was=$(pid_of otm-watchdog)
+kill -9 "$was"
+until_ok "the watchdog to come back" another_pid otm-watchdog "$was"
+otm notify test >/dev/null || fail "otm notify test"
+grep -q test "$work/told" || fail "nobody was told of the test"
+systemctl --user stop otm-dispatcher
+# It looked for incidents long ago. The watchdog looks once a minute, and tells the third time.
+sed -i 's/:"20[0-9][0-9]-/:"2020-/g' "$OTM_DIR/otm-monitor-state.json"
+for _ in 1 2 3 4; do
+	grep -q otm-dispatcher "$work/told" || sleep 40
+done
+until_ok "people to be told" grep -q otm-dispatcher "$work/told"
+systemctl --user start otm-dispatcher
+
 say "bad configuration is not tried again and again"
 echo 'no such key = 1' >>"$OTM_DIR/otm.toml"
 systemctl --user daemon-reload
