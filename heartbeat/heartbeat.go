@@ -3,7 +3,8 @@
 //
 // Each component has one file, otm-<component>-state.json. It replaces the file
 // at the end of each run, failed or not, and once a minute during a longer run
-// that makes progress. A component that hangs stops writing. All readers use Judge.
+// that makes progress. A resident component whose runs succeed one after the other
+// replaces it once a second. A component that hangs stops writing. All readers use Judge.
 //
 // The file is replaced in one step but not synced: after a power failure it may
 // be old or damaged.
@@ -144,6 +145,9 @@ const longRun = time.Minute
 type Writer struct {
 	// Config is written into each heartbeat, see [Beat]. Set it before the first.
 	Config string
+	// Resident is for a process that stays, and calls Flush before it ends. Set it before
+	// the first run.
+	Resident bool
 
 	dir, id, version string
 	now              func() time.Time
@@ -152,6 +156,17 @@ type Writer struct {
 	progress time.Time  // of the current run
 	beaten   time.Time  // the progress at the last beat
 	last     Beat
+	written  time.Time // when last was written
+	held     *outcome  // of the last run, if it waits for flush
+	flush    *time.Timer
+}
+
+// outcome is how a run ended.
+type outcome struct {
+	at       time.Time
+	result   Result
+	details  string
+	findings []explain.Finding
 }
 
 // NewWriter returns the writer of a component's heartbeat. It continues the
@@ -191,7 +206,36 @@ func (w *Writer) Run() (end func(*Report) error) {
 			return nil
 		}
 		w.Progress()
-		return w.Beat(r.Result(), r.Details(), r.Findings()...)
+		return w.ended(outcome{w.now(), r.Result(), r.Details(), r.Findings()})
+	}
+}
+
+// calm is how long the beat of a resident's run may wait that succeeded as the one before.
+const calm = time.Second
+
+// ended writes the heartbeat of a run, or has it wait for the end of the second: many runs
+// in a row succeed, and only the last of them has to be told.
+func (w *Writer) ended(o outcome) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ago := o.at.Sub(w.written).Abs()
+	if !w.Resident || o.result != Success || w.last.Result != Success || ago >= calm {
+		return w.write(o)
+	}
+	if w.held == nil {
+		w.flush = time.AfterFunc(calm-ago, w.Flush)
+	}
+	w.held = &o
+	return nil
+}
+
+// Flush writes the heartbeat of the last run if it still waits. If that fails, the next run
+// says so.
+func (w *Writer) Flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held != nil {
+		w.write(*w.held)
 	}
 }
 
@@ -218,14 +262,21 @@ func (w *Writer) during() {
 	w.Beat(result, "running", findings...) // if this fails, the next one says so
 }
 
-// Beat writes the heartbeat. Details may hold words of the board, of a gateway
-// or of an agent: what would move a cursor is escaped here, for all readers
-// (C38). findings say the same as data.
+// Beat writes the heartbeat. findings say the same as details, as data.
 func (w *Writer) Beat(r Result, details string, findings ...explain.Finding) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := w.now()
-	details = safe.Escape(details)
+	return w.write(outcome{w.now(), r, details, findings})
+}
+
+// write replaces the file. Details may hold words of the board, of a gateway or of an
+// agent: what would move a cursor is escaped here, for all readers (C38).
+func (w *Writer) write(o outcome) error {
+	if w.held != nil {
+		w.flush.Stop()
+		w.held = nil
+	}
+	details := safe.Escape(o.details)
 	if len(details) > maxDetails {
 		details = strings.ToValidUTF8(details[:maxDetails], "") + "…"
 	}
@@ -234,13 +285,13 @@ func (w *Writer) Beat(r Result, details string, findings ...explain.Finding) err
 		sequence = max(sequence, b.Sequence)
 	}
 	if w.progress.IsZero() {
-		w.progress = at
+		w.progress = o.at
 	}
 	w.beaten = w.progress
 	host, _ := os.Hostname()
 	w.last = Beat{
-		ID: w.id, Status: "alive", LastRun: stamp(at), Result: r, Details: details, PID: os.Getpid(),
-		Version: w.version, Sequence: sequence + 1, LastProgress: stamp(w.progress), Host: host, Findings: findings,
+		ID: w.id, Status: "alive", LastRun: stamp(o.at), Result: o.result, Details: details, PID: os.Getpid(),
+		Version: w.version, Sequence: sequence + 1, LastProgress: stamp(w.progress), Host: host, Findings: o.findings,
 		Config: w.Config,
 	}
 	data, err := json.Marshal(file{&w.last})
@@ -250,6 +301,9 @@ func (w *Writer) Beat(r Result, details string, findings ...explain.Finding) err
 	err = durable.ReplaceVolatile(Path(w.dir, w.id), append(data, '\n'))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the directory is gone: the component finds out by itself
+	}
+	if err == nil {
+		w.written = w.now()
 	}
 	return err
 }

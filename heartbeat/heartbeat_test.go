@@ -269,6 +269,69 @@ func TestLongRun(t *testing.T) {
 	})
 }
 
+// TestCalm: of the runs of a resident process that succeed within a second, the first is
+// told at once and the last within that second, with the time when it ended. A run that ends
+// otherwise, and the first one after it, are told at once, and so is every run of a process
+// that does not stay.
+func TestCalm(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWriter(dir, Injector, "v", time.Now)
+		w.Resident = true
+		begun := time.Now()
+		run := func(r *Report) {
+			t.Helper()
+			if err := w.Run()(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		did := func(n int) *Report { return &Report{Did: []Did{{"Did", "thing", n}}} }
+		expect := func(sequence int, lastRun time.Duration, result Result, details string) {
+			t.Helper()
+			synctest.Wait()
+			b, err := Read(dir, Injector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Sequence != sequence || b.LastRun.Sub(begun) != lastRun || b.Result != result || b.Details != details {
+				t.Errorf("after %v: beat %d of a run after %v, %s, %q; want %d, %v, %s, %q", time.Since(begun), b.Sequence, b.LastRun.Sub(begun), b.Result, b.Details,
+					sequence, lastRun, result, details)
+			}
+		}
+		pass := func(d time.Duration) { time.Sleep(d) } // in virtual time: nobody waits
+		run(did(1))
+		expect(1, 0, Success, "Did 1 thing, 0 failures")
+		pass(300 * time.Millisecond)
+		run(did(2))
+		pass(300 * time.Millisecond)
+		run(did(3))
+		expect(1, 0, Success, "Did 1 thing, 0 failures")
+		pass(400 * time.Millisecond)
+		expect(2, 0, Success, "Did 3 things, 0 failures")
+		pass(500 * time.Millisecond) // 1.5 s
+		run(did(4))
+		failed := &Report{Trouble: errors.New("failed")}
+		run(failed)
+		expect(3, time.Second, Error, "failed")
+		run(failed)
+		expect(4, time.Second, Error, "failed")
+		run(did(5))
+		expect(5, time.Second, Success, "Did 5 things, 0 failures")
+		pass(time.Hour)
+		expect(5, time.Second, Success, "Did 5 things, 0 failures")
+		run(did(6))
+		run(did(7))
+		expect(6, time.Hour+time.Second, Success, "Did 6 things, 0 failures")
+		w.Flush() // as when the process ends
+		expect(7, time.Hour+time.Second, Success, "Did 7 things, 0 failures")
+		w.Flush()
+		w.Resident = false
+		run(did(8))
+		expect(8, time.Hour+time.Second, Success, "Did 8 things, 0 failures")
+	})
+}
+
 // TestFirstLongRun has nothing to go by: a run that gets on is a success so far.
 func TestFirstLongRun(t *testing.T) {
 	t.Parallel()
@@ -304,6 +367,7 @@ func TestBeatAndProgressAtOnce(t *testing.T) {
 					t.Error(err)
 				}
 				w.during()
+				w.Flush()
 			}
 		})
 	}

@@ -157,6 +157,8 @@ func (c *component) Resident(ctx context.Context) error {
 		return err
 	}
 	defer l.Release()
+	c.beat.Resident = true
+	defer c.beat.Flush()
 	c.log.Info("started", "version", c.home.Version, "dir", c.home.Dir, "every", c.every)
 	defer c.log.Info("stopped")
 	why := timely
