@@ -184,7 +184,7 @@ func buildInjector(c *component, e *engine.Engine, stays bool) {
 		Times: h.Config.Times, Types: h.Config.Types,
 	}
 	if stays {
-		c.inbox = watch.New(inbox.Delivered, h.Box.Dir(inbox.NewTasks), h.Box.Dir(inbox.TaskUpdates))
+		c.inbox = watch.New(inbox.Arrives, h.Box.Dir(inbox.NewTasks), h.Box.Dir(inbox.TaskUpdates))
 	}
 	c.prune = func() { pruneProcessed(h, c.log) }
 	var waiting atomic.Bool

@@ -194,6 +194,10 @@ func Delivered(name string) bool {
 	return strings.HasSuffix(name, ".json") && !strings.HasPrefix(name, ".")
 }
 
+// Arrives reports whether a file that gets this name may be new: it is delivered, and we
+// did not just take it out of the way.
+func Arrives(name string) bool { return Delivered(name) && !strings.Contains(name, takenMark) }
+
 // Read returns the bytes of a regular file, at most one more than a drop may
 // have, and f with its state at the time of reading. A file that we own and may
 // not read is made readable first, if the system allows that safely. The error
