@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 	"unicode"
 	"unicode/utf8"
@@ -107,9 +108,12 @@ type file struct {
 //go:embed *.tmpl
 var sources embed.FS
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"program": program, "word": word, "string": stringElement,
-}).ParseFS(sources, "*.tmpl"))
+// templates are parsed when they are first needed: most commands need none.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"program": program, "word": word, "string": stringElement,
+	}).ParseFS(sources, "*.tmpl"))
+})
 
 // render renders the files that a configuration asks for.
 func render(o Options, c *config.Config) ([]file, error) {
@@ -136,7 +140,7 @@ func (s setup) files() ([]file, error) {
 	var all []file
 	for _, v := range s.services() {
 		var text bytes.Buffer
-		if err := templates.ExecuteTemplate(&text, template, v); err != nil {
+		if err := templates().ExecuteTemplate(&text, template, v); err != nil {
 			return nil, err
 		}
 		all = append(all, file{Name: v.Name, Text: text.Bytes(), Component: v.Component})
