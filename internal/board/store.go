@@ -2,10 +2,12 @@ package board
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"sync/atomic"
 
 	"otm/internal/crash"
 	"otm/internal/durable"
@@ -46,6 +48,27 @@ type store struct {
 	opts    *Options
 	changed func() // called after each change
 	listID  string // of the default list
+	decoded atomic.Pointer[decodedList]
+}
+
+// decodedList is the list that was last decoded, with its text: most calls are about one
+// list, which seldom changes.
+type decodedList struct {
+	text string
+	list *List
+}
+
+// decodeList returns the list of a text. Nobody may change it.
+func (s *store) decodeList(text string) (*List, error) {
+	if d := s.decoded.Load(); d != nil && d.text == text {
+		return d.list, nil
+	}
+	l := new(List)
+	if err := json.Unmarshal([]byte(text), l); err != nil {
+		return nil, err
+	}
+	s.decoded.Store(&decodedList{text, l})
+	return l, nil
 }
 
 // openStore opens the database in the directory of the options. A new one gets the

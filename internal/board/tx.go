@@ -50,11 +50,10 @@ func (t *Tx) List(id string) *List {
 	if !t.one(&text, "SELECT list FROM lists WHERE id = $1", id) {
 		return nil
 	}
-	l := new(List)
-	if t.err = json.Unmarshal([]byte(text), l); t.err != nil {
-		return nil
+	l, err := t.store.decodeList(text)
+	if t.err = err; err == nil {
+		t.lists[id] = l
 	}
-	t.lists[id] = l
 	return l
 }
 
