@@ -875,3 +875,18 @@ func TestSettleTogether(t *testing.T) {
 		t.Errorf("the inbox holds %q", got)
 	}
 }
+
+// TestArrives: a watcher of the inbox need not look when the injector takes a file out of
+// the way, although that counts as delivered until it is gone.
+func TestArrives(t *testing.T) {
+	t.Parallel()
+	drop := NewName(time.Now(), "6f1c1f6e-9c8e-4f5a-8f0e-0123456789ab")
+	for name, want := range map[string]bool{drop: true, "x.json": true, takenName(drop): false, takenName("x.json"): false, ".x.json": false, "x.tmp": false} {
+		if got := Arrives(name); got != want {
+			t.Errorf("Arrives(%q) = %t, want %t", name, got, want)
+		}
+	}
+	if !Delivered(takenName(drop)) {
+		t.Error("a file that a crash left out of the way is not handled any more")
+	}
+}
