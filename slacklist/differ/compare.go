@@ -247,6 +247,9 @@ func (d *difference) assignee() {
 		return
 	}
 	v := judge(pipeline.FoldName(name), pipeline.FoldName(d.shown.Agent), pipeline.FoldName(d.task.Agent))
+	if v == edited && d.Person(row) == "" && d.hadIt(name) {
+		v = ours // written before the task went on, and the answer was lost
+	}
 	switch {
 	case v == same:
 		return
@@ -256,6 +259,13 @@ func (d *difference) assignee() {
 		d.edits.Agent = &name
 	}
 	d.shown.Agent = name
+}
+
+// hadIt reports whether a task of the shared queue was with somebody before: with the queue, or
+// with an agent that claimed it.
+func (d *difference) hadIt(name string) bool {
+	fromQueue := d.task.Claimed || pipeline.IsSharedQueue(d.task.Agent)
+	return fromQueue && (pipeline.IsSharedQueue(name) || slices.ContainsFunc(d.task.Runs, func(r core.Run) bool { return core.SameAgent(r.Agent, name) }))
 }
 
 // agentNamed is the name of the agent whom an assignee means; the text itself if

@@ -230,6 +230,20 @@ func TestCompare(t *testing.T) {
 		}, ""},
 		{"claimed, and not written yet", func(s *scene) { s.task.Shown.Agent, s.row.Assignee = "queue", ""; byRob(s.row) }, ""},
 		{"back in the shared queue, and the answer was lost", func(s *scene) { s.task.Agent, s.row.Assignee = "queue", "" }, dispatcher + "Written status=in_progress title=Build it agent=queue remaining=1"},
+		{"claimed, and back in the shared queue, and both answers were lost", func(s *scene) {
+			s.task.Agent, s.task.Shown.Agent, s.task.Runs = "queue", "queue", core.Runs{{Number: 1, Agent: "devdas", Ended: noon}}
+		}, dispatcher + "Written status=in_progress title=Build it agent=devdas remaining=1"},
+		{"claimed by two agents, and all answers were lost", func(s *scene) {
+			s.task.Agent, s.task.Shown.Agent, s.task.Claimed = "archibald", "queue", true
+			s.task.Runs = core.Runs{{Number: 1, Agent: "devdas", Ended: noon}, {Number: 2, Agent: "archibald"}}
+		}, dispatcher + "Written status=in_progress title=Build it agent=devdas remaining=1"},
+		{"claimed a second time, and the answer of the return was lost", func(s *scene) {
+			s.task.Agent, s.task.Shown.Agent, s.task.Claimed, s.row.Assignee = "archibald", "devdas", true, "queue"
+		}, dispatcher + "Written status=in_progress title=Build it agent=queue remaining=1"},
+		{"given by a person to an agent that had claimed it", func(s *scene) {
+			s.task.Agent, s.task.Shown.Agent, s.task.Runs = "queue", "queue", core.Runs{{Number: 1, Agent: "devdas", Ended: noon}}
+			byRob(s.row)
+		}, edits + "agent=devdas"},
 		{"taken out of the shared queue", func(s *scene) {
 			s.task.Agent, s.task.Shown.Agent, s.row.Assignee = "queue", "queue", "archibald"
 			byRob(s.row)
