@@ -2,7 +2,12 @@ package dispatch
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,3 +123,134 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat
 
 // by is the actor of the dispatcher's own commands.
 func by() core.Actor { return core.Component(Who) }
+
+// run is what the parts of one pass share.
+//
+//	handout  hands out tasks, and has entries and board written
+//	keeper   dispatch files
+//	waking   plans and sends wakes
+type run struct {
+	*Dispatcher
+	report *heartbeat.Report
+	tasks  []*core.Task            // live, as they were last loaded, in the order of their ids
+	byName map[string][]*core.Task // by agent, or pipeline.SharedQueue: those on the board
+	left   map[string][]*core.Task // by agent: those that it lost, and are another's, the shared queue's or away; some twice
+
+	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
+	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written
+
+	files *workspaces // knows the identities of all workspaces, as they were when the pass first asked
+}
+
+func newRun(d *Dispatcher) *run {
+	return &run{
+		Dispatcher: d, report: newReport(), undelivered: map[pipeline.TaskID]error{}, unkept: map[string]bool{},
+		files: d.Entries.files(),
+	}
+}
+
+// load reads the live tasks.
+func (rn *run) load(ctx context.Context) error {
+	tasks, err := rn.Store.Tasks(ctx, core.Filter{Live: true})
+	if err != nil {
+		return err
+	}
+	rn.tasks, rn.byName, rn.left = tasks, map[string][]*core.Task{}, map[string][]*core.Task{}
+	for _, t := range tasks {
+		a := rn.Agents.Named(t.Agent)
+		if pipeline.IsSharedQueue(t.Agent) {
+			a = sharedQueue
+		}
+		onBoard := a != nil && t.RowID != "" && !t.Away()
+		if onBoard {
+			rn.byName[a.Name] = append(rn.byName[a.Name], t)
+		}
+		var lost []string
+		if run := t.Runs.Last(); run != nil && (run.Ending == core.EndCanceled || !core.SameAgent(run.Agent, t.Agent)) {
+			lost = append(lost, run.Agent)
+		}
+		for _, l := range t.Losses {
+			lost = append(lost, l.Agent)
+		}
+		for _, name := range lost {
+			if former := rn.Agents.Named(name); former != nil && !(onBoard && former == a) {
+				rn.left[former.Name] = append(rn.left[former.Name], t)
+			}
+		}
+	}
+	return nil
+}
+
+// looks returns outlooks at this time.
+func (rn *run) looks() *Outlooks {
+	o := &Outlooks{Dir: rn.Dir, Agents: rn.Agents, Store: rn.Store, Now: rn.Now(), Times: rn.Times, Types: rn.Types, files: rn.files}
+	if rn.Link != nil {
+		o.Link = rn.Link()
+	}
+	return o
+}
+
+// logAgain is how long a problem must be absent before it is logged again.
+const logAgain = time.Hour
+
+// logReport logs what the report finds: the first time at its level, repetitions at debug
+// level.
+func (rn *run) logReport() {
+	now := rn.Now()
+	maps.DeleteFunc(rn.loggedAt, func(_ string, at time.Time) bool { return reached(at, logAgain, now) })
+	for i, f := range slices.Concat(rn.report.Failed, rn.report.NeedsPerson) {
+		level, msg := slog.LevelError, "failed"
+		if i >= len(rn.report.Failed) {
+			level, msg = slog.LevelWarn, "needs a person"
+		}
+		kind := fmt.Sprint(f.Code, f.Task, f.Args)
+		if f.Code == explain.WakeFailed || f.Code == explain.WakeUnknown {
+			kind = fmt.Sprint(f.Code, f.Args["agent"]) // each try may fail with another error
+		}
+		if _, logged := rn.loggedAt[kind]; logged {
+			level = slog.LevelDebug
+		}
+		rn.loggedAt[kind] = now
+		rn.Log.Log(context.Background(), level, msg, "reason", explain.Line(&f, time.Time{})) // a log is read later
+	}
+}
+
+// dispatched reports that a task was dispatched.
+func (rn *run) dispatched(t *core.Task) {
+	rn.report.Did[dispatched].N++
+	rn.Log.Info("dispatched task", "task", t.ID, "agent", t.Dispatch.Agent, "priority", t.Priority, "attempt", t.Dispatch.Attempt)
+}
+
+// unready returns why OTM cannot dispatch to an agent; nil: it can.
+func (rn *run) unready(a *pipeline.Agent) *explain.Finding {
+	if a.Person {
+		return nil
+	}
+	_, err := rn.files.identity(a.Workspace)
+	return workspaceProblem(a, err)
+}
+
+// resolveAll resolves the workspaces of all agents at once, before the pass holds the
+// board's lock: each silent workspace costs its deadline.
+func (rn *run) resolveAll() {
+	var all sync.WaitGroup
+	for _, a := range rn.Agents {
+		if a.Workspace != "" {
+			all.Go(func() { rn.files.identity(a.Workspace) })
+		}
+	}
+	all.Wait()
+}
+
+// removed reports whether the workspace of an agent is not there.
+func (rn *run) removed(a *pipeline.Agent) bool {
+	_, err := rn.files.identity(a.Workspace)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// reachable reports whether an agent can be woken: its workspace exists, and its
+// dispatch file was readable in this pass.
+func (rn *run) reachable(a *pipeline.Agent) bool {
+	id, err := rn.files.identity(a.Workspace)
+	return err == nil && !rn.unkept[id]
+}

@@ -55,5 +55,5 @@
 //
 // # A pass
 //
-// The parts of a pass are types that share a run (run.go): handout, keeper, waking.
+// The parts of a pass are types that share a run (dispatcher.go): handout, keeper, waking.
 package dispatch

@@ -10,9 +10,8 @@
 //	dialect.go  what SQLite and PostgreSQL do differently
 //	schema.go   numbered migrations
 //	do.go       commands
-//	query.go    conditions of queries
 //	save.go     the rows of states, wakes and commands
-//	read.go     queries
+//	read.go     queries, and how they are built and read
 //	live.go     the live tasks, kept in memory
 //	events.go   the table of events
 //	outbox.go   effects: leases, settling, retries

@@ -8,10 +8,8 @@
 // and copy Task IDs. A cell that cannot be read, or a status that OTM does not know,
 // decides nothing.
 //
-//	compare.go   the rows of tasks, against the tasks
-//	steps.go     the rows of steps
+//	compare.go   the rows of tasks and of their steps, against the tasks
 //	drift.go     cells that OTM derives and nobody should change
 //	stranger.go  rows that no task has: typed, copied, or of a lost task
-//	missing.go   rows that the board no longer shows
-//	differ.go    Differ: a whole comparison, with its calls and its commands
+//	differ.go    Differ: a whole comparison, with its calls and its commands; missing rows
 package differ
