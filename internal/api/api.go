@@ -40,22 +40,18 @@ type server struct {
 	back *app.Backend
 	mux  *http.ServeMux
 	huma huma.API
-	hub  *hub
+	open chan struct{} // one value for each open stream
 	seen *requests
 
 	beat     time.Duration // between two comments in a stream without events
 	sendTime time.Duration // how long a stream's reader may accept no data
 }
 
-// New returns the API of a data directory, and a function that follows the store for the
-// streams of events while it runs.
-func New(b *app.Backend) (http.Handler, func(context.Context) error) {
-	s := newServer(b)
-	return s.guard(), s.hub.run
-}
+// New returns the API of a data directory.
+func New(b *app.Backend) http.Handler { return newServer(b).guard() }
 
 func newServer(b *app.Backend) *server {
-	s := &server{back: b, mux: http.NewServeMux(), hub: newHub(b), seen: newRequests(), beat: 15 * time.Second, sendTime: 30 * time.Second}
+	s := &server{back: b, mux: http.NewServeMux(), open: make(chan struct{}, maxStreams), seen: newRequests(), beat: 15 * time.Second, sendTime: 30 * time.Second}
 	c := huma.DefaultConfig("OTM", "1")
 	c.Info.Description = "Tasks for people and AI agents. Requests bear a token of otm token: Authorization: Bearer otm_…"
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = Prefix+"/openapi", "", "", nil

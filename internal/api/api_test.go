@@ -103,15 +103,10 @@ func served(t testing.TB, h *app.Home) (*client, *server) {
 	t.Helper()
 	s := newServer(app.NewBackend(h, slog.New(slog.DiscardHandler)))
 	web := httptest.NewServer(s.guard())
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.hub.run(ctx) }()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		web.CloseClientConnections()
 		web.Close()
-		stop()
-		<-ended
 	})
 	return &client{t: t, home: h, address: web.URL, token: newToken(t, h, "ci", tokens.Operator)}, s
 }

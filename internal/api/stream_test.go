@@ -230,7 +230,7 @@ func TestManyStreams(t *testing.T) {
 	}
 	c.create(1) // requests go on
 	first.close()
-	for s.hub.open() == maxStreams {
+	for len(s.open) == maxStreams {
 		select {
 		case <-t.Context().Done():
 			t.Fatal("the stream never ends")
@@ -327,7 +327,7 @@ func TestStalledReader(t *testing.T) {
 			t.Errorf("event %d, want %d", id, want)
 		}
 	}
-	for s.hub.open() > 1 {
+	for len(s.open) > 1 {
 		select {
 		case <-t.Context().Done():
 			t.Fatal("the stalled reader is never dropped")

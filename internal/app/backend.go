@@ -28,9 +28,9 @@ import (
 	"otm/slacklist"
 )
 
-// NewAPI makes the HTTP API that is served beside the page, and returns a function to run
-// meanwhile. Only the command otm sets it, so the others do not link the API.
-var NewAPI func(b *Backend) (handler http.Handler, run func(context.Context) error)
+// NewAPI makes the HTTP API that is served beside the page. Only the command otm sets it, so
+// the others do not link the API.
+var NewAPI func(b *Backend) http.Handler
 
 // Backend does what the commands do, for the HTTP API. Errors are those of the commands, and
 // *RoleError, *FieldError, *RefusedError, *KeyError, *drop.InvalidError, core.ErrNoTask.

@@ -96,7 +96,7 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	pages := newPages(h, source, p.log)
 	person := board.Identity{Token: "xoxp-otm-" + strings.ToLower(rand.Text()), UserID: board.HumanUser, Unlimited: true}
 	o.Dir, o.Log, o.Now = h.boardDir(), p.log, h.Now
-	o.Identities, o.OwnAgent, o.Page = []board.Identity{person}, slacklist.UserAgent, withAPI(h, p, pages.Handler())
+	o.Identities, o.OwnAgent, o.Page = []board.Identity{person}, slacklist.UserAgent, withAPI(h, p.log, pages.Handler())
 	for _, a := range h.Agents() {
 		o.Assignees = append(o.Assignees, a.Label)
 	}
@@ -153,20 +153,20 @@ func openSlackPage(h *Home, p *runningPage) error {
 	}
 	p.log.Info("page listens", "url", p.address)
 	files := watchForPage(h, h.boardDir())
-	handler := withAPI(h, p, pages.Handler())
 	p.run = append(p.run, files.Run,
-		func(ctx context.Context) error { return loopback.Serve(ctx, listener, handler, p.log) },
+		func(ctx context.Context) error {
+			return loopback.Serve(ctx, listener, withAPI(h, p.log, pages.Handler()), p.log)
+		},
 		func(ctx context.Context) error { return pages.Run(ctx, files.Changed()) })
 	return nil
 }
 
 // withAPI serves the HTTP API beside the page, if this program has one.
-func withAPI(h *Home, p *runningPage, pages http.Handler) http.Handler {
+func withAPI(h *Home, log *slog.Logger, pages http.Handler) http.Handler {
 	if NewAPI == nil {
 		return pages
 	}
-	api, run := NewAPI(NewBackend(h, p.log))
-	p.run = append(p.run, run)
+	api := NewAPI(NewBackend(h, log))
 	mux := http.NewServeMux()
 	mux.Handle("/", pages)
 	mux.Handle("/api/otm/", api)
