@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -136,7 +135,7 @@ func (s *pageSource) connect(person board.Identity, endpoint board.Endpoint) {
 // components share, and writes through the client.
 func openSlackPage(h *Home, p *runningPage) error {
 	door := newPageDoor(h)
-	p.ends = append(p.ends, door.forget)
+	p.ends = append(p.ends, func() error { return board.RemoveEndpoint(door.path()) })
 	if err := durable.Mkdir(h.boardDir()); err != nil {
 		return err
 	}
@@ -147,7 +146,8 @@ func openSlackPage(h *Home, p *runningPage) error {
 	}
 	p.address = "http://" + listener.Addr().String() + "/"
 	warnOfPort(h.Streams, h.Config.Board.Listen, p.address)
-	if err := door.announce(p.address); err != nil {
+	at := board.Endpoint{Page: p.address, PID: os.Getpid()}
+	if err := at.Write(door.path()); err != nil {
 		listener.Close()
 		return err
 	}
@@ -235,47 +235,16 @@ func (d pageDoor) print(out io.Writer) error {
 
 // address is where the page should be; "" if none was started.
 func (d pageDoor) address() (string, error) {
-	address, err := d.announced()
+	path := board.EndpointPath(d.home.boardDir())
+	if d.home.Config.Slack.ListID != "" {
+		path = d.path()
+	}
+	endpoint, err := board.ReadEndpointAt(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	return address, badAddress(d.home, err)
+	return endpoint.Page, badAddress(d.home, err)
 }
 
-func (d pageDoor) announced() (string, error) {
-	if d.home.Config.Slack.ListID == "" {
-		endpoint, err := board.ReadEndpoint(d.home.boardDir())
-		return endpoint.Page, err
-	}
-	data, err := durable.ReadFile(d.path())
-	if err != nil {
-		return "", err
-	}
-	var a announcement
-	if err := json.Unmarshal(data, &a); err != nil {
-		return "", fmt.Errorf("read %q: %w", d.path(), err)
-	}
-	return a.Page, nil
-}
-
-// announcement is board/page.json: where the page of a Slack List is.
-type announcement struct {
-	Page string `json:"page"`
-	PID  int    `json:"pid"`
-}
-
+// path is the file that says where the page of a Slack List is.
 func (d pageDoor) path() string { return filepath.Join(d.home.boardDir(), "page.json") }
-
-// announce writes where the page of a Slack List is, durable on return.
-func (d pageDoor) announce(address string) error {
-	data, _ := json.Marshal(announcement{Page: address, PID: os.Getpid()}) // never fails
-	return durable.Replace(d.path(), append(data, '\n'))
-}
-
-func (d pageDoor) forget() error {
-	err := durable.Remove(d.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}

@@ -16,11 +16,10 @@ import (
 
 // Files in Options.Dir.
 const (
-	rowsFile     = "board.db"
-	formerFile   = "rows.jsonl" // where former versions kept the rows
-	lockFile     = "lock"
-	tokenFile    = "token"
-	endpointFile = "endpoint.json"
+	rowsFile   = "board.db"
+	formerFile = "rows.jsonl" // where former versions kept the rows
+	lockFile   = "lock"
+	tokenFile  = "token"
 )
 
 // LockPath is the lock that a running board holds in its directory.
@@ -64,11 +63,11 @@ func ReadToken(dir string) (string, error) {
 // An Endpoint says where a board can be reached; it is the endpoint.json.
 type Endpoint struct {
 	// URL is the base of the API and ends in "/".
-	URL string `json:"url"`
+	URL string `json:"url,omitempty"`
 	// Page is the address of the web page.
 	Page string `json:"page"`
 	// ListID is the default list.
-	ListID string `json:"listId"`
+	ListID string `json:"listId,omitempty"`
 	// PID is the process that serves.
 	PID int `json:"pid"`
 	// Limits is "slack" if the board refuses calls beyond Slack's limits, and
@@ -76,37 +75,42 @@ type Endpoint struct {
 	Limits string `json:"limits,omitempty"`
 }
 
+// EndpointPath is the path of the endpoint.json of the board in dir.
+func EndpointPath(dir string) string { return filepath.Join(dir, "endpoint.json") }
+
 // ReadEndpoint returns where the board of dir says it listens. The error
 // matches fs.ErrNotExist if none runs. A killed board leaves its endpoint
 // behind: only a call to it proves that it runs.
-func ReadEndpoint(dir string) (Endpoint, error) {
-	path := filepath.Join(dir, endpointFile)
+func ReadEndpoint(dir string) (Endpoint, error) { return ReadEndpointAt(EndpointPath(dir)) }
+
+// ReadEndpointAt reads what Write wrote.
+func ReadEndpointAt(path string) (e Endpoint, err error) {
 	raw, err := durable.ReadFile(path)
 	if err != nil {
-		return Endpoint{}, err
+		return e, err
 	}
-	var e Endpoint
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return Endpoint{}, fmt.Errorf("read %q: %w", path, err)
 	}
 	return e, nil
 }
 
-// write makes endpoint.json, durable; on an error there is none.
-func (e *Endpoint) write(dir string) error {
+// Write writes the endpoint to a file, durable; on an error there is none.
+func (e *Endpoint) Write(path string) error {
 	raw, err := json.Marshal(e)
 	if err == nil {
-		err = durable.Replace(filepath.Join(dir, endpointFile), append(raw, '\n'))
+		err = durable.Replace(path, append(raw, '\n'))
 	}
 	if err != nil {
-		removeEndpoint(dir) // it may stand, although not durably
+		RemoveEndpoint(path) // it may stand, although not durably
 		return fmt.Errorf("write endpoint: %w", err)
 	}
 	return nil
 }
 
-func removeEndpoint(dir string) error {
-	err := durable.Remove(filepath.Join(dir, endpointFile))
+// RemoveEndpoint removes what Write wrote, if it is there.
+func RemoveEndpoint(path string) error {
+	err := durable.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -26,7 +26,7 @@ func (s *Server) Listen() (Endpoint, error) {
 	if s.opts.Limits != nil {
 		e.Limits = "slack"
 	}
-	if err := e.write(s.opts.Dir); err != nil {
+	if err := e.Write(EndpointPath(s.opts.Dir)); err != nil {
 		listener.Close()
 		return Endpoint{}, err
 	}
@@ -41,5 +41,5 @@ func (s *Server) Listen() (Endpoint, error) {
 // Serve answers calls until ctx ends, then lets those that run finish for a few seconds.
 // Listen was called before, and Close is called afterwards.
 func (s *Server) Serve(ctx context.Context) error {
-	return errors.Join(loopback.Serve(ctx, s.listener, s.handler, s.log), removeEndpoint(s.opts.Dir))
+	return errors.Join(loopback.Serve(ctx, s.listener, s.handler, s.log), RemoveEndpoint(EndpointPath(s.opts.Dir)))
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,10 +41,10 @@ func TestServe(t *testing.T) {
 	if read, err := ReadEndpoint(s.opts.Dir); err != nil || read != e {
 		t.Errorf("ReadEndpoint: %+v, %v; want %+v", read, err, e)
 	}
-	raw, err := os.ReadFile(s.opts.Dir + "/" + endpointFile)
+	raw, err := os.ReadFile(EndpointPath(s.opts.Dir))
 	want := fmt.Sprintf(`{"url":%q,"page":%q,"listId":%q,"pid":%d}`+"\n", e.URL, e.Page, e.ListID, e.PID)
 	if err != nil || string(raw) != want {
-		t.Errorf("%s holds %s, want %s", endpointFile, raw, want)
+		t.Errorf("the endpoint holds %s, want %s", raw, want)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -138,7 +137,7 @@ func TestEndpointOfLimitedBoard(t *testing.T) {
 func TestDamagedEndpoint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path := filepath.Join(dir, endpointFile)
+	path := EndpointPath(dir)
 	for _, data := range []string{"", "{", `"http"`, strings.Repeat("\x00", 40)} {
 		write(t, path, []byte(data))
 		if _, err := ReadEndpoint(dir); err == nil || !strings.Contains(err.Error(), path) {

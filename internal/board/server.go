@@ -121,7 +121,7 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	// We hold the lock, so the board that wrote this endpoint has ended.
-	if err := removeEndpoint(o.Dir); err != nil {
+	if err := RemoveEndpoint(EndpointPath(o.Dir)); err != nil {
 		return err
 	}
 	if s.token, err = loadToken(o.Dir, s.log); err != nil {
@@ -145,7 +145,7 @@ func (s *Server) Close() (err error) {
 		var errs []error
 		if s.listener != nil {
 			s.listener.Close() // Serve may have closed it
-			errs = append(errs, removeEndpoint(s.opts.Dir))
+			errs = append(errs, RemoveEndpoint(EndpointPath(s.opts.Dir)))
 		}
 		err = errors.Join(append(errs, s.store.close(), s.dirLock.Release())...)
 	})
