@@ -131,8 +131,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 	}()
 	w.rewatch(false)
-	close(w.stands)
 	w.hint() // what came before the watch stood
+	close(w.stands)
 	tick := time.NewTicker(rewatchEvery)
 	defer tick.Stop()
 	poll := time.NewTicker(w.pollEvery)
