@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"sync"
 
 	"otm/core"
 	"otm/pipeline"
@@ -14,8 +13,8 @@ import (
 // liveTasks caches the live tasks. Each pass reads all of them, and few have changed since
 // the last one. The events say which.
 type liveTasks struct {
-	mu    sync.Mutex // guards the rest; held while a transaction reads
-	db    engine     // from which they were read
+	turn  chan struct{} // holds a value while a goroutine uses the rest, which may wait for SQLite
+	db    engine        // from which they were read
 	at    mark
 	tasks []*core.Task // in the order of their ids
 }
@@ -34,8 +33,12 @@ func loadMark(t tx) (m mark, err error) {
 // all returns all live tasks.
 func (l *liveTasks) all(ctx context.Context, s *Store) (tasks []*core.Task, err error) {
 	err = s.use(ctx, func(db engine) error {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		select {
+		case l.turn <- struct{}{}:
+			defer func() { <-l.turn }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		if err := db.read(ctx, func(t tx) error { return l.read(t, db) }); err != nil {
 			return err
 		}

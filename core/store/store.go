@@ -72,7 +72,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 // openStore opens a store. lost is its database until now, if somebody removed or replaced its
 // file.
 func openStore(ctx context.Context, dir string, o Options, lost engine) (*Store, error) {
-	s := &Store{dir: dir, options: o, name: filepath.Join(dir, FileName)}
+	s := &Store{dir: dir, options: o, name: filepath.Join(dir, FileName), live: liveTasks{turn: make(chan struct{}, 1)}}
 	var err error
 	if o.URL == "" {
 		s.db, err = openSQLite(ctx, dir, s.name, o, lost)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"otm/core"
@@ -325,6 +326,24 @@ func TestLiveTasks(t *testing.T) {
 		}
 		checkLive(t, s)
 		check(t, other)
+	})
+}
+
+// Who waits for another goroutine's read of the live tasks waits no longer than its context,
+// and virtual time goes on meanwhile: TestDrainUnderSlacksLimits hung, as that read slept in
+// SQLite.
+func TestLiveTasksWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := opened(t)(Open(t.Context(), t.TempDir(), Options{}))
+		s.live.turn <- struct{}{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.Tasks(ctx, core.Filter{Live: true}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while another reads: %v", err)
+		}
+		<-s.live.turn
+		checkLive(t, s)
 	})
 }
 
