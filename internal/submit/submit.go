@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +46,14 @@ type base struct {
 // command completes a command with the flags, arguments and steps of both.
 func (b *base) command(c *cobra.Command, run func(*cobra.Command) error) *cobra.Command {
 	c.Args = cli.NoWords(b.args, b.first...)
-	c.RunE = func(c *cobra.Command, _ []string) error { return run(c) }
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if b.waits(c) { // else an interrupt ends the process as a kill would: to hear of one takes a thread
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			c.SetContext(ctx)
+		}
+		return run(c)
+	}
 	f := c.Flags()
 	f.StringVar(&b.from, "from", "", "JSON lines from a file, or - for stdin; other flags are their defaults")
 	f.StringVar(&b.dirFlag, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
@@ -53,6 +62,9 @@ func (b *base) command(c *cobra.Command, run func(*cobra.Command) error) *cobra.
 	f.BoolVar(&b.json, "json", false, "print the answer as JSON")
 	return c
 }
+
+// waits reports whether the command waits for what comes of its drops.
+func (b *base) waits(c *cobra.Command) bool { return b.wait || c.Flags().Changed("wait-for") }
 
 // corrected is the command line as it was given, to be corrected.
 func (b *base) corrected(c *cobra.Command) *cli.Line { return cli.ParseLine(c, b.args, b.first...) }
@@ -256,7 +268,7 @@ func (b *base) finish(c *cobra.Command, drops []dropped) error {
 		return cli.Errorf(cli.Failed, "the drop of %v is on disk, but the answer was not written: %w", drops[0].id, err).
 			Hint("otm list")
 	}
-	if !b.wait && !c.Flags().Changed("wait-for") {
+	if !b.waits(c) {
 		return nil
 	}
 	return b.await(c.Context(), drops)

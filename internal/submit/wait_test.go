@@ -1,10 +1,12 @@
 package submit
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,6 +119,33 @@ func TestWaitInterrupted(t *testing.T) {
 	a := p.create("--title", "x", "--agent", "devdas", long)
 	if a.code != 75 || a.stderr != "otm: note: T-00001 is queued; do not create it again\notm: note: that is no failure (exit 75): the injector brings it in as soon as it runs\notm: hint: otm why T-00001\n" {
 		t.Errorf("exit code %d, stderr %q", a.code, a.stderr)
+	}
+}
+
+// TestWaitInterruptedBySignal is TestWaitInterrupted for a process.
+func TestWaitInterruptedBySignal(t *testing.T) {
+	t.Parallel()
+	p := initialised(t)
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		cmd := exec.Command(os.Args[0], "--title", "x", "--agent", "devdas", long)
+		cmd.Env = append(os.Environ(), as+"=create", "OTM_DIR="+p.dir)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		stdout, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+			t.Error(err)
+		}
+		cmd.Process.Signal(signal) // it waits, or is about to
+		cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 75 || !strings.Contains(stderr.String(), "do not create it again") {
+			t.Errorf("%v: exit code %d, stderr %q", signal, code, stderr.String())
+		}
 	}
 }
 
