@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -32,9 +31,14 @@ func (c *Config) fillAgents(f *file) (problems []string) {
 	return problems
 }
 
-// placeholder matches an argument that can only be meant as a placeholder. Within
+// isPlaceholder reports whether an argument can only be meant as a placeholder. Within
 // an argument, words in braces may belong to the language of a program, such as awk.
-var placeholder = regexp.MustCompile(`^\{[A-Za-z_]+\}$`)
+func isPlaceholder(arg string) bool {
+	name, begins := strings.CutPrefix(arg, "{")
+	name, ends := strings.CutSuffix(name, "}")
+	other := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') }
+	return begins && ends && name != "" && !strings.ContainsFunc(name, other)
+}
 
 // placeholders are those that the dispatcher replaces.
 var placeholders = []string{"{message}", "{agent}", "{task}", "{file}", "{dir}"}
@@ -77,7 +81,7 @@ func agentOf(name string, t agentTable, home string) (a pipeline.Agent, problems
 	}
 	a.Command = program(t.Command, home, func(err error) { problem(".command", "%v", err) })
 	for _, arg := range t.Command {
-		if placeholder.MatchString(arg) && !slices.Contains(placeholders, arg) {
+		if isPlaceholder(arg) && !slices.Contains(placeholders, arg) {
 			problem(".command", "%s is not known: use %s", arg, strings.Join(placeholders, ", "))
 		}
 	}
