@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -185,14 +184,16 @@ func unwritten(err, lost error) error {
 	return &Error{Code: e.Code, Err: fmt.Errorf("the answer was not written: %w", lost), Hints: e.Hints}
 }
 
-// withDir matches a hint that names the directory itself.
-var withDir = regexp.MustCompile(`--dir ['/~]`)
+// namesDir reports whether a hint names the directory itself.
+func namesDir(hint string) bool {
+	return slices.ContainsFunc([]string{"'", "/", "~"}, func(begin string) bool { return strings.Contains(hint, "--dir "+begin) })
+}
 
 // here adds a hint so that the commands of the other hints find the directory, if
 // this command got it by a flag.
 func (e *Error) here(c *cobra.Command) {
 	dir := c.Flag("dir")
-	lost := func(hint string) bool { return strings.HasPrefix(hint, "otm ") && !withDir.MatchString(hint) }
+	lost := func(hint string) bool { return strings.HasPrefix(hint, "otm ") && !namesDir(hint) }
 	if dir != nil && dir.Value.String() != "" && slices.ContainsFunc(e.Hints, lost) {
 		e.Hints = slices.Insert(e.Hints, 0, fmt.Sprintf("export OTM_DIR=%s   # for the commands that follow", safe.Quote(dir.Value.String())))
 	}
