@@ -228,12 +228,11 @@ func (t change) runStarted(r *RunStarted) {
 
 // runEnded ends a run, and returns it; nil: none has this number.
 func (t change) runEnded(number int, ending Ending) *Run {
-	i := slices.IndexFunc(t.Runs, func(r Run) bool { return r.Number == number })
-	if i < 0 {
-		return nil
+	run := pipeline.Find(t.Runs, func(r *Run) bool { return r.Number == number })
+	if run != nil {
+		run.Ended, run.Ending = t.e.At, ending
 	}
-	t.Runs[i].Ended, t.Runs[i].Ending = t.e.At, ending
-	return &t.Runs[i]
+	return run
 }
 
 func (t change) foundRow(f *RowFound) {

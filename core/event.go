@@ -450,13 +450,7 @@ func StoredAs(types []string) []string {
 const EventVersion = 2
 
 // Types lists the names of all types of events.
-func Types() []string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.name
-	}
-	return names
-}
+func Types() []string { return pipeline.Map(kinds, func(k kind) string { return k.name }) }
 
 // Type is the name of the event's type, such as TaskMoved.
 func (e *Event) Type() string { return reflect.TypeOf(e.Data).Name() }

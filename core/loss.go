@@ -63,11 +63,7 @@ func reached(t *Task) bool {
 
 // LossOf returns the loss that an agent is still to be told of; nil: there is none.
 func LossOf(t *Task, agent string) *Loss {
-	i := slices.IndexFunc(t.Losses, func(l Loss) bool { return SameAgent(l.Agent, agent) })
-	if i < 0 {
-		return nil
-	}
-	return &t.Losses[i]
+	return pipeline.Find(t.Losses, func(l *Loss) bool { return SameAgent(l.Agent, agent) })
 }
 
 // forgetLoss forgets that an agent is to be told of a loss: it was, or has the task again.

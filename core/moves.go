@@ -71,11 +71,8 @@ func Permitted(from, to pipeline.Status, by Kind) (code string, ok bool) {
 
 // Reachable lists where somebody may move a task from a status.
 func Reachable(from pipeline.Status, by Kind) []pipeline.Status {
-	var to []pipeline.Status
-	for _, s := range pipeline.Statuses {
-		if _, ok := Permitted(from, s, by); ok && s != from {
-			to = append(to, s)
-		}
-	}
-	return to
+	return pipeline.Filter(pipeline.Statuses, func(s pipeline.Status) bool {
+		_, ok := Permitted(from, s, by)
+		return ok && s != from
+	})
 }

@@ -141,12 +141,7 @@ func (t *Task) View() Shown {
 // task is; empty: it shows all.
 func (t *Task) Stale() []pipeline.Field {
 	v, was := t.View(), t.Shown
-	var stale []pipeline.Field
-	for _, field := range Fields {
-		if v.Text(field) != was.Text(field) {
-			stale = append(stale, field)
-		}
-	}
+	stale := pipeline.Filter(Fields, func(f pipeline.Field) bool { return v.Text(f) != was.Text(f) })
 	for field, text := range v.Derived {
 		if text != was.Derived[field] {
 			stale = append(stale, field)

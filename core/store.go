@@ -126,11 +126,7 @@ type Pending struct {
 
 // TasksOf returns the tasks of effects, in their order.
 func TasksOf(effects []Pending) []pipeline.TaskID {
-	ids := make([]pipeline.TaskID, len(effects))
-	for i, p := range effects {
-		ids[i] = p.Task
-	}
-	return ids
+	return pipeline.Map(effects, func(p Pending) pipeline.TaskID { return p.Task })
 }
 
 // ByID returns tasks by their ids.

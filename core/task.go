@@ -223,13 +223,7 @@ func (t *Task) Away() bool { return !t.GoneAt.IsZero() || !t.ArchivedAt.IsZero()
 
 // StepsDone counts the steps that are ticked.
 func (t *Task) StepsDone() int {
-	n := 0
-	for _, s := range t.Steps {
-		if s.Done {
-			n++
-		}
-	}
-	return n
+	return len(pipeline.Filter(t.Steps, func(s Step) bool { return s.Done }))
 }
 
 // Percent is which part of the steps is ticked, from 0 to 100.
@@ -237,38 +231,22 @@ func (t *Task) Percent() int { return 100 * t.StepsDone() / max(1, len(t.Steps))
 
 // PlainSteps returns the steps as pipeline knows them.
 func (t *Task) PlainSteps() []pipeline.Step {
-	steps := make([]pipeline.Step, len(t.Steps))
-	for i, s := range t.Steps {
-		steps[i] = pipeline.Step{Title: s.Title, Done: s.Done}
-	}
-	return steps
+	return pipeline.Map(t.Steps, func(s Step) pipeline.Step { return pipeline.Step{Title: s.Title, Done: s.Done} })
 }
 
 // StepTitles returns the titles of the steps, in order.
 func (t *Task) StepTitles() []string {
-	titles := make([]string, len(t.Steps))
-	for i, s := range t.Steps {
-		titles[i] = s.Title
-	}
-	return titles
+	return pipeline.Map(t.Steps, func(s Step) string { return s.Title })
 }
 
 // stepOf returns a step of a task by its id; nil: a person deleted it.
 func stepOf(t *Task, id int) *Step {
-	i := slices.IndexFunc(t.Steps, func(s Step) bool { return s.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &t.Steps[i]
+	return pipeline.Find(t.Steps, func(s *Step) bool { return s.ID == id })
 }
 
 // stepOfRow returns the step of a row; nil: there is none.
 func stepOfRow(t *Task, row string) *Step {
-	i := slices.IndexFunc(t.Steps, func(s Step) bool { return row != "" && s.RowID == row })
-	if i < 0 {
-		return nil
-	}
-	return &t.Steps[i]
+	return pipeline.Find(t.Steps, func(s *Step) bool { return row != "" && s.RowID == row })
 }
 
 // Unfinished reports whether an agent that took the task has something left to do:
@@ -346,11 +324,7 @@ func (t *Task) LastHeard() time.Time {
 
 // WakeNamed returns the wake with a key; nil: the task holds none.
 func (t *Task) WakeNamed(key string) *Wake {
-	i := slices.IndexFunc(t.Wakes, func(w Wake) bool { return w.Key == key })
-	if i < 0 {
-		return nil
-	}
-	return &t.Wakes[i]
+	return pipeline.Find(t.Wakes, func(w *Wake) bool { return w.Key == key })
 }
 
 // MaybeQueued reports whether a wake may have reached the agent.

@@ -98,13 +98,10 @@ func (en *Entries) deliverTo(ctx context.Context, workspace string, tasks []*cor
 }
 
 // openIn returns the open tasks that belong into a workspace.
-func openIn(tasks []*core.Task, identity func(string) (string, error), workspace string) (open []*core.Task) {
-	for _, t := range tasks {
-		if t.Out() && t.Dispatch.Workspace != "" && samePlace(identity, t.Dispatch.Workspace, workspace) {
-			open = append(open, t)
-		}
-	}
-	return open
+func openIn(tasks []*core.Task, identity func(string) (string, error), workspace string) []*core.Task {
+	return pipeline.Filter(tasks, func(t *core.Task) bool {
+		return t.Out() && t.Dispatch.Workspace != "" && samePlace(identity, t.Dispatch.Workspace, workspace)
+	})
 }
 
 // isWoken reports whether the agent was woken for a task since it was handed out. Its

@@ -153,11 +153,7 @@ func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (str
 func expand(r Request, dir string) []string {
 	replacer := strings.NewReplacer("{message}", r.Message, "{agent}", r.Agent.Name, "{task}", r.Task.String(),
 		"{file}", r.File, "{dir}", dir)
-	out := make([]string, len(r.Agent.Command))
-	for i, arg := range r.Agent.Command {
-		out[i] = replacer.Replace(arg)
-	}
-	return out
+	return pipeline.Map(r.Agent.Command, replacer.Replace)
 }
 
 // environ returns the environment of the command: ours, without the secrets.

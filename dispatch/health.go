@@ -206,11 +206,7 @@ func (o *Outlooks) read(ctx context.Context) error {
 		return nil
 	}
 	from := o.Now.Add(-wakeMemory)
-	names := make([]string, len(o.Agents))
-	for i, a := range o.Agents {
-		names[i] = a.Name
-	}
-	tasks, err := o.Store.Tasks(ctx, core.Filter{Woken: names, WokenFrom: from})
+	tasks, err := o.Store.Tasks(ctx, core.Filter{Woken: o.Agents.Names(), WokenFrom: from})
 	if err != nil {
 		return err
 	}

@@ -80,12 +80,7 @@ func (o *Outlooks) away(a *pipeline.Agent, since time.Time) time.Duration {
 // SilentOn tells of the tasks of an agent of which nothing was heard for too long. next is
 // when more is to be told; zero: never.
 func (o *Outlooks) SilentOn(a *pipeline.Agent, tasks []*core.Task) (found []explain.Finding, next time.Time) {
-	waiting := 0
-	for _, t := range tasks {
-		if t.Waiting() {
-			waiting++
-		}
-	}
+	waiting := len(pipeline.Filter(tasks, (*core.Task).Waiting))
 	for _, t := range tasks {
 		s := o.Silence(a, t)
 		next = sooner(next, s.Next)

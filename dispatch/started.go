@@ -105,11 +105,8 @@ func outstanding(w *core.Wake) bool {
 	return w.MaybeQueued() && w.Ended.IsZero() && w.Unknown.IsZero()
 }
 
-func without(names, others []string) (left []string) {
-	for _, name := range names {
-		if !slices.ContainsFunc(others, func(o string) bool { return core.SameAgent(o, name) }) {
-			left = append(left, name)
-		}
-	}
-	return left
+func without(names, others []string) []string {
+	return pipeline.Filter(names, func(name string) bool {
+		return !slices.ContainsFunc(others, func(o string) bool { return core.SameAgent(o, name) })
+	})
 }

@@ -104,10 +104,7 @@ func (kp *keeper) removeLeft(ctx context.Context, f *File, open []*core.Task) er
 	if len(others) == 0 {
 		return nil
 	}
-	var ids []pipeline.TaskID
-	for _, e := range others {
-		ids = append(ids, e.TaskID)
-	}
+	ids := pipeline.Map(others, func(e *Entry) pipeline.TaskID { return e.TaskID })
 	slices.Sort(ids)
 	tasks, err := kp.Store.Tasks(ctx, core.Filter{IDs: slices.Compact(ids)})
 	for _, e := range others {
@@ -120,13 +117,12 @@ func (kp *keeper) removeLeft(ctx context.Context, f *File, open []*core.Task) er
 
 // noteTaken notes the tasks that were marked as taken in their file.
 func (kp *keeper) noteTaken(ctx context.Context, taken []*core.Task) error {
-	var commands []core.Command
-	for _, t := range taken {
-		commands = append(commands, core.Command{At: kp.Now(), By: core.ByAgent(t.Dispatch.Agent), Task: t.ID, Do: core.Take{By: core.TakenByFile}})
-	}
-	if len(commands) == 0 {
+	if len(taken) == 0 {
 		return nil
 	}
+	commands := pipeline.Map(taken, func(t *core.Task) core.Command {
+		return core.Command{At: kp.Now(), By: core.ByAgent(t.Dispatch.Agent), Task: t.ID, Do: core.Take{By: core.TakenByFile}}
+	})
 	if _, err := kp.Store.Do(ctx, commands...); err != nil {
 		return err
 	}

@@ -256,11 +256,7 @@ func (s *situation) held(pl plan) wakeResult {
 }
 
 func idsOf(tasks []*core.Task) []pipeline.TaskID {
-	ids := make([]pipeline.TaskID, len(tasks))
-	for i, t := range tasks {
-		ids[i] = t.ID
-	}
-	return ids
+	return pipeline.Map(tasks, func(t *core.Task) pipeline.TaskID { return t.ID })
 }
 
 // carryOut does what is planned for an agent.

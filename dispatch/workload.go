@@ -56,13 +56,9 @@ func (s *workload) continued(t *core.Task) int {
 // waiting returns the tasks that the agent has not taken, and which stand in its
 // dispatch file and on the board.
 func (s *workload) waiting() []*core.Task {
-	var list []*core.Task
-	for _, t := range s.tasks {
-		if t.Waiting() && !t.Dispatch.FlippedAt.IsZero() && (!s.unwritten[t.ID] || isWoken(t)) {
-			list = append(list, t)
-		}
-	}
-	return list
+	return pipeline.Filter(s.tasks, func(t *core.Task) bool {
+		return t.Waiting() && !t.Dispatch.FlippedAt.IsZero() && (!s.unwritten[t.ID] || isWoken(t))
+	})
 }
 
 // isUnfinished reports whether the agent took a task and has not ended it.

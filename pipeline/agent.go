@@ -54,12 +54,7 @@ type Agents []Agent
 // Named returns the agent with the given name; nil if none is.
 func (as Agents) Named(name string) *Agent {
 	folded := FoldName(name)
-	for i := range as {
-		if FoldName(as[i].Name) == folded {
-			return &as[i]
-		}
-	}
-	return nil
+	return Find(as, func(a *Agent) bool { return FoldName(a.Name) == folded })
 }
 
 // Assigned returns the agent that an assignee on the board means: by label, by
@@ -69,31 +64,20 @@ func (as Agents) Assigned(assignee string) *Agent {
 	if folded == "" {
 		return nil
 	}
-	for i := range as {
-		if FoldName(as[i].Label) == folded || as[i].User != "" && as[i].User == assignee {
-			return &as[i]
-		}
+	if a := Find(as, func(a *Agent) bool { return FoldName(a.Label) == folded || a.User != "" && a.User == assignee }); a != nil {
+		return a
 	}
 	return as.Named(assignee)
 }
 
 // Names returns the names, in the order of the configuration.
-func (as Agents) Names() []string {
-	names := make([]string, len(as))
-	for i, a := range as {
-		names[i] = a.Name
-	}
-	return names
-}
+func (as Agents) Names() []string { return Map(as, func(a Agent) string { return a.Name }) }
 
 // Nearest returns the name that the given one may be a misspelling of, for
 // messages; "" if none looks like it. An agent that is told another's name
 // would do the other's work.
 func (as Agents) Nearest(name string) string {
-	folded := make([]string, len(as))
-	for i, a := range as {
-		folded[i] = FoldName(a.Name)
-	}
+	folded := Map(as.Names(), FoldName)
 	if i := slices.Index(folded, Nearest(FoldName(name), folded)); i >= 0 {
 		return as[i].Name
 	}

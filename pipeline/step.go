@@ -57,10 +57,7 @@ func NearestStep(steps []Step, reported string) int {
 	if _, err := strconv.ParseFloat(strings.TrimSpace(reported), 64); err == nil {
 		return -1
 	}
-	titles := make([]string, len(steps))
-	for i, s := range steps {
-		titles[i] = FoldTitle(s.Title)
-	}
+	titles := Map(steps, func(s Step) string { return FoldTitle(s.Title) })
 	near := Nearest(FoldTitle(reported), titles)
 	if near == "" {
 		return -1
@@ -118,11 +115,34 @@ func distance(a, b []rune) int {
 	return d[len(a)][len(b)]
 }
 
-// Texts returns the words of a closed list as text.
-func Texts[T ~string](all []T) []string {
-	list := make([]string, len(all))
-	for i, v := range all {
-		list[i] = string(v)
+// Find returns the first element that is what is looked for; nil: there is none.
+func Find[T any](all []T, is func(*T) bool) *T {
+	for i := range all {
+		if is(&all[i]) {
+			return &all[i]
+		}
 	}
-	return list
+	return nil
 }
+
+// Filter returns the elements that are to be kept.
+func Filter[T any](all []T, keep func(T) bool) (kept []T) {
+	for _, v := range all {
+		if keep(v) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// Map returns what f makes of each element.
+func Map[T, U any](all []T, f func(T) U) []U {
+	made := make([]U, len(all))
+	for i, v := range all {
+		made[i] = f(v)
+	}
+	return made
+}
+
+// Texts returns the words of a closed list as text.
+func Texts[T ~string](all []T) []string { return Map(all, func(v T) string { return string(v) }) }

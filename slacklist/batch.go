@@ -127,11 +127,7 @@ func (s *Session) Row(id string) *pipeline.Row {
 
 // StepRows implements pipeline.Batch; the order says nothing.
 func (s *Session) StepRows(parent string) []*pipeline.Row {
-	var rows []*pipeline.Row
-	for _, i := range s.snap.indexed().steps[parent] {
-		rows = append(rows, &s.snap.Rows[i].Row)
-	}
-	return rows
+	return pipeline.Map(s.snap.indexed().steps[parent], func(i int) *pipeline.Row { return &s.snap.Rows[i].Row })
 }
 
 // TaskRow implements pipeline.Batch: nil if there is none, the first by id if

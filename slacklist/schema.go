@@ -58,11 +58,7 @@ var roles = func() []role {
 
 // derived returns a derived field; nil: the field is none.
 func derived(field pipeline.Field) *pipeline.DerivedField {
-	i := slices.IndexFunc(pipeline.DerivedFields, func(f pipeline.DerivedField) bool { return f.Field == field })
-	if i < 0 {
-		return nil
-	}
-	return &pipeline.DerivedFields[i]
+	return pipeline.Find(pipeline.DerivedFields, func(f *pipeline.DerivedField) bool { return f.Field == field })
 }
 
 // columnNames returns the names of the columns, with those of the configuration.
@@ -100,14 +96,7 @@ type Schema struct {
 // Column returns the column that serves a field; nil if there is none.
 func (s *Schema) Column(field pipeline.Field) *Column {
 	id := s.Fields[field]
-	if id == "" {
-		return nil
-	}
-	i := slices.IndexFunc(s.Columns, func(c Column) bool { return c.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &s.Columns[i]
+	return pipeline.Find(s.Columns, func(c *Column) bool { return id != "" && c.ID == id })
 }
 
 // complete reports whether each required field has a column.
@@ -161,11 +150,7 @@ func (c *Column) label(value string) string {
 }
 
 func (c *Column) labels() []string {
-	var labels []string
-	for _, o := range c.Options {
-		labels = append(labels, o.Label)
-	}
-	return labels
+	return pipeline.Map(c.Options, func(o Option) string { return o.Label })
 }
 
 func (c *Column) isSelect() bool { return slices.Contains(selects, c.Type) }
@@ -286,10 +271,7 @@ func (s *Schema) find(r role, name string) (string, *pipeline.MissingError) {
 	if e := s.checkType(r, best[0]); e != nil || len(best) == 1 {
 		return best[0].ID, e
 	}
-	var ids []string
-	for _, c := range best {
-		ids = append(ids, c.ID)
-	}
+	ids := pipeline.Map(best, func(c Column) string { return c.ID })
 	return "", &pipeline.MissingError{Column: name, Problem: "stands more than once with a fitting type: configure one by its id", Have: ids,
 		Mend: fmt.Sprintf("%s = %q   # or another of these ids, in [slack.columns] of otm.toml", r.field, ids[0])}
 }

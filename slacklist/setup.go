@@ -24,13 +24,7 @@ type Identity struct {
 
 // MissingScopes returns the scopes that the token is known to lack.
 func (id *Identity) MissingScopes() []string {
-	var lacks []string
-	for _, s := range Scopes {
-		if id.Scopes != nil && !slices.Contains(id.Scopes, s) {
-			lacks = append(lacks, s)
-		}
-	}
-	return lacks
+	return pipeline.Filter(Scopes, func(s string) bool { return id.Scopes != nil && !slices.Contains(id.Scopes, s) })
 }
 
 // Identify asks the board for the user of the token.

@@ -74,7 +74,7 @@ func loadTasks(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error)
 	}
 	if f.Woken != nil {
 		wakes := query{args: q.args}
-		in(&wakes, "agent_key", folded(f.Woken))
+		in(&wakes, "agent_key", pipeline.Map(f.Woken, pipeline.FoldName))
 		q.args = wakes.args
 		q.where("id IN (SELECT task FROM wakes"+wakes.text()+" AND asked_at >= ?)", fromTime(f.WokenFrom))
 	}
@@ -94,14 +94,6 @@ func loadDocs[T any](t tx, what, query string, args []any) ([]*T, error) {
 		}
 		return decode[T](what, doc)
 	}, query, args...)
-}
-
-func folded(names []string) []string {
-	keys := make([]string, len(names))
-	for i, name := range names {
-		keys[i] = pipeline.FoldName(name)
-	}
-	return keys
 }
 
 // eachChunk calls f with ids in parts that fit into a query; once with nil, if there are

@@ -12,6 +12,7 @@ import (
 
 	"otm/core"
 	"otm/internal/sqlite"
+	"otm/pipeline"
 )
 
 // FileName is the name of the SQLite database in the data directory.
@@ -153,10 +154,7 @@ func (s *Store) ID() string {
 }
 
 // Differs is Check in words.
-func (s *Store) Differs(ctx context.Context) (said []string, err error) {
+func (s *Store) Differs(ctx context.Context) ([]string, error) {
 	found, err := Check(ctx, s)
-	for _, d := range found {
-		said = append(said, d.String())
-	}
-	return said, err
+	return pipeline.Map(found, Difference.String), err
 }

@@ -9,16 +9,13 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/install"
+	"otm/pipeline"
 )
 
 // Commands are all commands, for programs that describe them, as manual pages.
 func Commands() []*cobra.Command {
 	s := cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }}
-	var all []*cobra.Command
-	for _, name := range install.Programs {
-		all = append(all, commandNamed(name, s, nil))
-	}
-	return all
+	return pipeline.Map(install.Programs, func(name string) *cobra.Command { return commandNamed(name, s, nil) })
 }
 
 // completionCommand prints the completion scripts of all programs. The scripts

@@ -71,12 +71,7 @@ func printTasks(out io.Writer, now time.Time, tasks []view.Card) error {
 		if t.TaskID == 0 {
 			id = "-"
 		}
-		done := 0
-		for _, s := range t.Steps {
-			if s.Done {
-				done++
-			}
-		}
+		done := len(pipeline.Filter(t.Steps, func(s view.Step) bool { return s.Done }))
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", id, t.Status, t.Priority, short(t.Agent, 20),
 			done, len(t.Steps), explain.Age(now.Sub(t.Created)), short(t.Title, 70))
 	}

@@ -19,6 +19,7 @@ import (
 	"otm/internal/hook"
 	"otm/internal/notify"
 	"otm/internal/view"
+	"otm/pipeline"
 	"otm/slacklist"
 )
 
@@ -113,10 +114,7 @@ func untold(h *Home) (found []explain.Finding) {
 func newNotifiers(h *Home, store core.Store, log *slog.Logger) (all []*notify.Notifier) {
 	what := notify.Usual
 	if of := h.Config.Notify.What; len(of) > 0 {
-		what = nil
-		for _, kind := range of {
-			what = append(what, notify.Kind(kind))
-		}
+		what = pipeline.Map(of, func(kind string) notify.Kind { return notify.Kind(kind) })
 	}
 	for _, o := range outlets(h) {
 		all = append(all, &notify.Notifier{Place: placeOf(h, o.name, store, log), Outlet: o, What: what, Types: h.Config.Types, Quiet: h.Config.Notify.Silent})

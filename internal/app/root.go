@@ -220,10 +220,7 @@ func refuseUnknown(root *cobra.Command, words []string) error {
 	if err == nil || strings.HasPrefix(words[0], "__") { // cobra adds such commands when it runs
 		return nil
 	}
-	var names []string
-	for _, c := range root.Commands() {
-		names = append(names, c.Name())
-	}
+	names := pipeline.Map(root.Commands(), (*cobra.Command).Name)
 	e := cli.Errorf(cli.Usage, "%w", err)
 	if i := slices.IndexFunc(left, func(arg string) bool { return arg[:min(1, len(arg))] != "-" }); i >= 0 {
 		word := strings.ToLower(left[i])

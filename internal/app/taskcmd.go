@@ -69,10 +69,7 @@ var taskCommands = []taskCommand{
 
 // taskCommandNamed returns the command of a name; nil: there is none.
 func taskCommandNamed(name string) *taskCommand {
-	if i := slices.IndexFunc(taskCommands, func(tc taskCommand) bool { return tc.name == name }); i >= 0 {
-		return &taskCommands[i]
-	}
-	return nil
+	return pipeline.Find(taskCommands, func(tc *taskCommand) bool { return tc.name == name })
 }
 
 // edits returns what the command changes, by the flags --to and --reason.

@@ -117,10 +117,7 @@ func tokenListCommand(s cli.Streams) *cobra.Command {
 				Agent     string      `json:"agent,omitempty"`
 				CreatedAt time.Time   `json:"createdAt"`
 			}
-			entries := []entry{}
-			for _, t := range all {
-				entries = append(entries, entry{t.Name, t.Role, t.Agent, t.CreatedAt})
-			}
+			entries := pipeline.Map(all, func(t tokens.Token) entry { return entry{t.Name, t.Role, t.Agent, t.CreatedAt} })
 			return h.answer(entries, func() error {
 				w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 				for _, t := range entries {

@@ -174,10 +174,9 @@ func (w *waiter) end() error {
 	case w.first && len(w.ended) > 0:
 		wrong = !w.ended[0].OK
 	case len(w.left) > 0:
-		are := make([]string, len(w.left))
-		for i, id := range w.left {
-			are[i] = fmt.Sprintf("%v is %s", id, cmp.Or(string(w.status[id]), "in the inbox"))
-		}
+		are := pipeline.Map(w.left, func(id pipeline.TaskID) string {
+			return fmt.Sprintf("%v is %s", id, cmp.Or(string(w.status[id]), "in the inbox"))
+		})
 		return cli.Errorf(cli.TryLater, "%d of %d tasks have not ended: %s", len(w.left), len(w.left)+len(w.ended), strings.Join(are, ", ")).Hint("otm why %v", w.left[0])
 	}
 	if wrong {

@@ -118,10 +118,7 @@ func (l *agentList) keep(ctx context.Context, client *gateway.Client) {
 		agents, err := client.Workspaces(ctx)
 		changed := false
 		if err == nil {
-			list := make([]config.Listed, len(agents))
-			for i, a := range agents {
-				list[i] = config.Listed{ID: a.ID, Workspace: a.Workspace}
-			}
+			list := pipeline.Map(agents, func(a gateway.Agent) config.Listed { return config.Listed{ID: a.ID, Workspace: a.Workspace} })
 			changed, err = config.WriteList(l.dir, list)
 		}
 		if err != nil && ctx.Err() == nil {

@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,11 +60,7 @@ func whyOne(h *Home, v *view.View, id pipeline.TaskID) error {
 // reasonText is a reason for a terminal: one finding on each line, after the first with
 // an indent, and then what to do.
 func reasonText(r *why.Reason, indent, next string) string {
-	lines := slices.Clone(r.Lines)
-	for i := range lines {
-		lines[i] = safe.Escape(lines[i])
-	}
-	text := strings.Join(lines, "\n"+indent)
+	text := strings.Join(pipeline.Map(r.Lines, safe.Escape), "\n"+indent)
 	if r.Next != "" {
 		text += "\n" + next + safe.Escape(r.Next)
 	}

@@ -32,11 +32,7 @@ func (c *check) rows() error {
 }
 
 func idsOf(rows []*pipeline.Row) string {
-	var ids []string
-	for _, r := range rows {
-		ids = append(ids, r.ID)
-	}
-	return strings.Join(ids, ", ")
+	return strings.Join(pipeline.Map(rows, func(r *pipeline.Row) string { return r.ID }), ", ")
 }
 
 // others names the rows that are not the task's.

@@ -86,10 +86,7 @@ var TempFolders = []string{
 const litterAge = time.Hour
 
 func (c *check) litter() error {
-	var dirs []string
-	for _, name := range TempFolders {
-		dirs = append(dirs, filepath.Join(c.Dir, name))
-	}
+	dirs := pipeline.Map(TempFolders, func(name string) string { return filepath.Join(c.Dir, name) })
 	for _, a := range c.Agents {
 		if a.Workspace != "" {
 			dirs = append(dirs, a.Workspace)

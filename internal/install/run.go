@@ -15,6 +15,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/durable"
 	"otm/internal/safe"
+	"otm/pipeline"
 )
 
 // carryOut writes and removes the files, and has the services restarted.
@@ -77,11 +78,7 @@ func (in *installer) toStop(names []string) []command {
 	if in.manager == Systemd {
 		return []command{{argv: append([]string{"systemctl", "--user", "disable", "--now"}, names...)}}
 	}
-	var all []command
-	for _, name := range names {
-		all = append(all, bootOut(name))
-	}
-	return all
+	return pipeline.Map(names, bootOut)
 }
 
 // toRestart lists the commands that have a manager read the files again and
@@ -159,13 +156,7 @@ func (in *installer) command(ctx context.Context, argv []string) error {
 	return nil
 }
 
-func shellLine(argv []string) string {
-	words := make([]string, len(argv))
-	for i, arg := range argv {
-		words[i] = safe.Quote(arg)
-	}
-	return strings.Join(words, " ")
-}
+func shellLine(argv []string) string { return strings.Join(pipeline.Map(argv, safe.Quote), " ") }
 
 // SupervisorEnv tells a program what runs it, where that is launchd.
 const SupervisorEnv = "OTM_SUPERVISOR"

@@ -20,12 +20,7 @@ import (
 var Programs = []string{"otm", "otm-create", "otm-update", heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector}
 
 func missingPrograms(bin string) error {
-	var missing []string
-	for _, name := range Programs {
-		if !isProgram(filepath.Join(bin, name)) {
-			missing = append(missing, name)
-		}
-	}
+	missing := pipeline.Filter(Programs, func(name string) bool { return !isProgram(filepath.Join(bin, name)) })
 	if len(missing) > 0 {
 		return cli.Errorf(cli.Failed, "folder %q lacks %s: all six programs must be in one folder that stays", bin, strings.Join(missing, ", ")).
 			Hint("go install ./cmd/... && \"$(go env GOPATH)/bin/otm\" install …")

@@ -223,11 +223,9 @@ func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]s
 
 // lines returns the lines of an event. t is the task as it was after the event.
 func (a *Audit) lines(e *core.Event, t *core.Task) []string {
-	said := a.say(e, t)
-	for i, line := range said {
-		said[i] = fmt.Sprintf("[%s] %s", e.At.UTC().Format("2006-01-02 15:04:05"), escapeSlack(safe.Escape(cut(line, maxAfter))))
-	}
-	return said
+	return pipeline.Map(a.say(e, t), func(line string) string {
+		return fmt.Sprintf("[%s] %s", e.At.UTC().Format("2006-01-02 15:04:05"), escapeSlack(safe.Escape(cut(line, maxAfter))))
+	})
 }
 
 // asks are the codes of the requests of reviewers, by the status that they ask for.

@@ -114,14 +114,7 @@ func (v *View) OldConfig() *explain.Finding {
 // Reported lists what the last run of a component reported of tasks, rows and the
 // board. What it reported of an agent is among AgentProblems, and what follows from
 // an agent's workspace, or from a full list, is said there.
-func (v *View) Reported(c *Component) (found []explain.Finding) {
-	for _, f := range c.Found {
-		if agentOf(&f) == "" && !v.follows(&f) {
-			found = append(found, f)
-		}
-	}
-	return found
-}
+func (v *View) Reported(c *Component) []explain.Finding { return reported(v, "", c) }
 
 // agentOf is the agent whom a finding is about; "": it is about a task, or
 // something else.
@@ -133,13 +126,12 @@ func agentOf(f *explain.Finding) string {
 }
 
 // Wakes lists what the dispatcher's last pass reported of an agent.
-func (v *View) Wakes(a *pipeline.Agent) (found []explain.Finding) {
-	for _, f := range v.Component(heartbeat.Dispatcher).Found {
-		if agentOf(&f) == a.Name && !v.follows(&f) {
-			found = append(found, f)
-		}
-	}
-	return found
+func (v *View) Wakes(a *pipeline.Agent) []explain.Finding {
+	return reported(v, a.Name, v.Component(heartbeat.Dispatcher))
+}
+
+func reported(v *View, agent string, c *Component) []explain.Finding {
+	return pipeline.Filter(c.Found, func(f explain.Finding) bool { return agentOf(&f) == agent && !v.follows(&f) })
 }
 
 func (v *View) follows(f *explain.Finding) bool {
@@ -156,11 +148,9 @@ func (v *View) follows(f *explain.Finding) bool {
 		a := v.Agents.Named(f.Args["agent"])
 		return a != nil && !a.Person && v.Workspace(a) != nil
 	case explain.DispatchUnkept:
-		for i := range v.Agents {
-			if a := &v.Agents[i]; a.Workspace == f.Args["path"] && !a.Person && v.Workspace(a) != nil {
-				return true
-			}
-		}
+		return pipeline.Find(v.Agents, func(a *pipeline.Agent) bool {
+			return a.Workspace == f.Args["path"] && !a.Person && v.Workspace(a) != nil
+		}) != nil
 	}
 	return false
 }

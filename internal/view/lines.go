@@ -76,11 +76,7 @@ func Words(e *core.Event) string {
 
 // HistoryWords puts an event into one line; "": it has none in a task's history.
 func HistoryWords(e *core.Event) string {
-	var all []string
-	for _, l := range Lines([]core.Event{*e}) {
-		all = append(all, l.Said())
-	}
-	return strings.Join(all, "; ")
+	return strings.Join(pipeline.Map(Lines([]core.Event{*e}), Line.Said), "; ")
 }
 
 // say puts an event into words.

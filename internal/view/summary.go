@@ -92,10 +92,7 @@ func SummaryOf(v *View, reasons int) *Summary {
 		if !a.Person {
 			its.Trigger = a.Trigger
 		}
-		var troubles []string
-		for _, f := range v.AgentProblems(a) {
-			troubles = append(troubles, explain.Line(&f, v.Now))
-		}
+		troubles := pipeline.Map(v.AgentProblems(a), func(f explain.Finding) string { return explain.Line(&f, v.Now) })
 		its.Trouble = strings.Join(troubles, "; ")
 		s.Agents = append(s.Agents, its)
 	}
@@ -113,13 +110,9 @@ func SummaryOf(v *View, reasons int) *Summary {
 }
 
 // InSharedQueue counts the tasks that any agent may claim.
-func InSharedQueue(v *View) (n int) {
-	for _, t := range v.read(core.Filter{Live: true, Agent: pipeline.SharedQueue}) {
-		if core.Claimable(t, v.Now) {
-			n++
-		}
-	}
-	return n
+func InSharedQueue(v *View) int {
+	queue := v.read(core.Filter{Live: true, Agent: pipeline.SharedQueue})
+	return len(pipeline.Filter(queue, func(t *core.Task) bool { return core.Claimable(t, v.Now) }))
 }
 
 func reasonOf(f Failure) Reason {

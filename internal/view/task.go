@@ -140,10 +140,7 @@ func (v *View) Task(id pipeline.TaskID) *Task {
 func (v *View) Tasks() []*Task {
 	v.read(core.Filter{Live: true})
 	v.own(v.tops...)
-	tasks := make([]*Task, 0, len(v.tops))
-	for _, row := range v.tops {
-		tasks = append(tasks, v.OfRow(row))
-	}
+	tasks := pipeline.Map(v.tops, v.OfRow)
 	slices.SortStableFunc(tasks, func(a, b *Task) int { return cmp.Compare(a.ID, b.ID) })
 	return tasks
 }
@@ -323,10 +320,5 @@ func (t *Task) LastEvent() time.Time {
 
 // Waits returns the effect of a sink that is not delivered yet; nil: it is.
 func (t *Task) Waits(sink core.Sink) *core.Pending {
-	for i := range t.Pending {
-		if t.Pending[i].Sink == sink {
-			return &t.Pending[i]
-		}
-	}
-	return nil
+	return pipeline.Find(t.Pending, func(p *core.Pending) bool { return p.Sink == sink })
 }

@@ -171,22 +171,15 @@ func (v *View) IDs() []pipeline.TaskID {
 
 // Component returns a component by its id.
 func (v *View) Component(id string) *Component {
-	for i := range v.Components {
-		if v.Components[i].ID == id {
-			return &v.Components[i]
-		}
+	if c := pipeline.Find(v.Components, func(c *Component) bool { return c.ID == id }); c != nil {
+		return c
 	}
 	return &Component{ID: id, State: heartbeat.NotInstalled, Health: heartbeat.NotInstalled}
 }
 
 // AnyResident reports whether a process stays for any component.
 func (v *View) AnyResident() bool {
-	for i := range v.Components {
-		if v.Components[i].Resident {
-			return true
-		}
-	}
-	return false
+	return pipeline.Find(v.Components, func(c *Component) bool { return c.Resident }) != nil
 }
 
 // History is what happened to a task, oldest first. Nothing is known of one that the

@@ -92,14 +92,10 @@ func (d *delivery) fits(t *core.Task, promised int) bool {
 }
 
 // lacks returns how many rows of a task are missing.
-func lacks(t *core.Task) (n int) {
+func lacks(t *core.Task) int {
+	n := len(pipeline.Filter(t.Steps, func(s core.Step) bool { return s.RowID == "" }))
 	if t.RowID == "" {
 		n++
-	}
-	for _, s := range t.Steps {
-		if s.RowID == "" {
-			n++
-		}
 	}
 	return n
 }

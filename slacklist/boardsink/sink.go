@@ -78,11 +78,7 @@ func (s *Sink) Deliver(ctx context.Context, b pipeline.Batch, effects []core.Pen
 		d.works = append(d.works, &work{Pending: p})
 	}
 	d.run()
-	results := make([]Result, len(d.works))
-	for i, w := range d.works {
-		results[i] = w.result
-	}
-	return results
+	return pipeline.Map(d.works, func(w *work) Result { return w.result })
 }
 
 // work is one effect on its way.
@@ -137,10 +133,7 @@ func every(*core.Task) bool { return true }
 
 // load reads the tasks of the effects from the store.
 func (d *delivery) load() error {
-	var ids []pipeline.TaskID
-	for _, w := range d.works {
-		ids = append(ids, w.Task)
-	}
+	ids := pipeline.Map(d.works, func(w *work) pipeline.TaskID { return w.Task })
 	if len(ids) == 0 {
 		return nil
 	}
@@ -160,13 +153,7 @@ func (d *delivery) load() error {
 
 // open returns the effects that have no result yet and for which choose is true.
 func (d *delivery) open(choose func(t *core.Task) bool) []*work {
-	var open []*work
-	for _, w := range d.works {
-		if !w.over && choose(w.task) {
-			open = append(open, w)
-		}
-	}
-	return open
+	return pipeline.Filter(d.works, func(w *work) bool { return !w.over && choose(w.task) })
 }
 
 // fail ends an effect with an error.

@@ -67,10 +67,8 @@ func (c *comparison) find(f explain.Finding) { c.Findings = append(c.Findings, f
 // person is who touched a row last: a person, or an AI agent that has a user of its own.
 func (c *comparison) person(row *pipeline.Row) core.Actor {
 	user := c.Person(row)
-	for i := range c.Agents {
-		if a := &c.Agents[i]; user != "" && a.User == user && !a.Person {
-			return core.ByAgent(a.Name)
-		}
+	if a := pipeline.Find(c.Agents, func(a *pipeline.Agent) bool { return user != "" && a.User == user && !a.Person }); a != nil {
+		return core.ByAgent(a.Name)
 	}
 	return core.ByPerson(user)
 }

@@ -86,12 +86,12 @@ func (d *difference) derived() (fields []pipeline.Field) {
 }
 
 // emptied returns the fields whose cells a person emptied, and which a task needs.
-func (d *difference) emptied() (fields []pipeline.Field) {
-	for _, field := range []pipeline.Field{pipeline.FieldTitle, pipeline.FieldPriority, pipeline.FieldStatus, pipeline.FieldReason} {
-		if _, has := d.Form(field, ""); has && d.seen.Text(field) == "" && d.shown.Text(field) != "" {
-			fields = append(fields, field)
-		}
-	}
+func (d *difference) emptied() []pipeline.Field {
+	needed := []pipeline.Field{pipeline.FieldTitle, pipeline.FieldPriority, pipeline.FieldStatus, pipeline.FieldReason}
+	fields := pipeline.Filter(needed, func(field pipeline.Field) bool {
+		_, has := d.Form(field, "")
+		return has && d.seen.Text(field) == "" && d.shown.Text(field) != ""
+	})
 	if len(fields) > 0 && !d.still(d.row) {
 		return nil
 	}
