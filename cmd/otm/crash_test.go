@@ -82,7 +82,7 @@ var mains = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "otm.test")
-	cmd := exec.Command("go", "test", "-c", "-o", path, ".")
+	cmd := exec.Command("go", "test", "-c", "-ldflags=-w", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the mains: %w\n%s", err, out)

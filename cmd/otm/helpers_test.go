@@ -55,6 +55,7 @@ func setup(env *testscript.Env) error {
 	}
 	env.Setenv("REPO", repo)
 	env.Setenv(leak.RunEnv, os.Getenv(leak.RunEnv))
+	env.Setenv(racedEnv, racedDir)
 	// With the race detector, a process would wait a second at its end.
 	env.Setenv("GORACE", cmp.Or(os.Getenv("GORACE"), "atexit_sleep_ms=0"))
 	return nil

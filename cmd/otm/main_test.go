@@ -20,6 +20,7 @@ import (
 	"otm/internal/app"
 	"otm/internal/cli"
 	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/internal/leak"
 )
 
@@ -48,6 +49,10 @@ func commands() map[string]func() {
 	all := maps.Clone(scriptCommands)
 	for _, name := range mainNames {
 		all[name] = func() {
+			if dir := os.Getenv(racedEnv); dir != "" && !crashtest.Raced && stays(name, os.Args[1:]) {
+				fmt.Fprintln(os.Stderr, syscall.Exec(filepath.Join(dir, name), os.Args, os.Environ()))
+				os.Exit(1)
+			}
 			code := app.Main(append([]string{name}, os.Args[1:]...), cli.OSStreams())
 			noteExit(code)
 			os.Exit(code)
@@ -59,6 +64,25 @@ func commands() map[string]func() {
 // mainNames are the commands of OTM.
 var mainNames = []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"}
 
+// racedEnv is the directory of the commands that were built with the race detector. The
+// commands on PATH are built without it then, as each start takes several times as long
+// with it; those that stay, and have goroutines that could race, go on as the other ones.
+const racedEnv = "TEST_RACED_DIR"
+
+// racedDir is what scripts have in racedEnv.
+var racedDir string
+
+// stays reports whether a command runs until it is told to end, or plays the whole pipeline.
+func stays(name string, args []string) bool {
+	switch name {
+	case "otm":
+		return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"up", "board", "demo"}, arg) })
+	case "otm-create", "otm-update":
+		return false
+	}
+	return !slices.Contains(args, "--once")
+}
+
 // plainPath is PATH without the commands of OTM.
 var plainPath = os.Getenv("PATH")
 
@@ -67,9 +91,20 @@ var plainPath = os.Getenv("PATH")
 type withCommands struct{ *testing.M }
 
 func (w withCommands) Run() int {
+	names := slices.Collect(maps.Keys(commands()))
 	bin, err := os.MkdirTemp("", "bin")
 	if err == nil {
-		err = leak.Programs(bin, slices.Collect(maps.Keys(commands()))...)
+		err = leak.Programs(bin, names...)
+	}
+	if err == nil && crashtest.Raced {
+		racedDir = bin
+		var binary string
+		if bin, err = os.MkdirTemp("", "bin"); err == nil {
+			binary, err = mains()
+		}
+		if err == nil {
+			err = leak.ProgramsOf(binary, bin, names...)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -15,12 +15,17 @@ func Programs(dir string, names ...string) error {
 	if err != nil {
 		return err
 	}
+	return ProgramsOf(self, dir, names...)
+}
+
+// ProgramsOf is Programs with another binary.
+func ProgramsOf(binary, dir string, names ...string) (err error) {
 	for i, name := range names {
 		path := filepath.Join(dir, name)
 		if i > 0 {
 			err = os.Link(filepath.Join(dir, names[0]), path)
-		} else if err = os.Link(self, path); err != nil { // another file system
-			err = copyFile(self, path)
+		} else if err = os.Link(binary, path); err != nil { // another file system
+			err = copyFile(binary, path)
 		}
 		if err != nil {
 			return err
