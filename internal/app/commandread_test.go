@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,30 +53,45 @@ var passing = regexp.MustCompile(` +|\b\d+(ms|s|m)\b|\d+ MiB|"mib":"\d+"|"[\d-]+
 // nothing.
 func TestReadersWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
-	for _, argv := range readers {
-		t.Run(strings.Join(argv, " "), func(t *testing.T) {
+	eachReader(t, func(t *testing.T, p *patient, argv []string) {
+		usual, answer := p.main(argv...)
+		before := p.kept()
+		crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+			code, out := 0, ""
+			refused, _ := refuse(p.h.Dir, func() error {
+				code, out = p.main(argv...)
+				return nil
+			})
+			told := code != usual || strings.Contains(out, syscall.EIO.Error())
+			same := passing.ReplaceAllString(out, "") == passing.ReplaceAllString(answer, "")
+			if told == same || told && !refused.Came() {
+				t.Errorf("refused %q: exit %d: %s", refused, code, out)
+			}
+			if code, out := p.main(argv...); code != usual {
+				t.Errorf("refused %q, again: exit %d: %s", refused, code, out)
+			}
+			if after := p.kept(); after != before {
+				t.Errorf("refused %q: it leaves\n%s\nwant\n%s", refused, after, before)
+			}
+		})
+	})
+}
+
+// eachReader calls f with each reader, some of them with one patient, one after the
+// other: they change nothing.
+func eachReader(t *testing.T, f func(t *testing.T, p *patient, argv []string)) {
+	for some := range slices.Chunk(readers, 10) {
+		t.Run("readers", func(t *testing.T) {
 			t.Parallel()
 			p := newRead(t)
-			usual, answer := p.main(argv...)
-			before := p.kept()
-			crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
-				code, out := 0, ""
-				refused, _ := refuse(p.h.Dir, func() error {
-					code, out = p.main(argv...)
-					return nil
+			for _, argv := range some {
+				t.Run(strings.Join(argv, " "), func(t *testing.T) {
+					of := p.T
+					defer func() { p.T = of }()
+					p.T = t
+					f(t, p, argv)
 				})
-				told := code != usual || strings.Contains(out, syscall.EIO.Error())
-				same := passing.ReplaceAllString(out, "") == passing.ReplaceAllString(answer, "")
-				if told == same || told && !refused.Came() {
-					t.Errorf("refused %q: exit %d: %s", refused, code, out)
-				}
-				if code, out := p.main(argv...); code != usual {
-					t.Errorf("refused %q, again: exit %d: %s", refused, code, out)
-				}
-				if after := p.kept(); after != before {
-					t.Errorf("refused %q: it leaves\n%s\nwant\n%s", refused, after, before)
-				}
-			})
+			}
 		})
 	}
 }
@@ -115,28 +131,33 @@ func (f *fullAfter) Write(p []byte) (int, error) {
 // for a success.
 func TestAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	for _, argv := range append([][]string{
+	for _, argv := range [][]string{
 		{"otm", "next", "--agent", "devdas"}, {"otm", "next", "--agent", "devdas", "--json"}, {"otm", "retry", "bad.json", "--json"}, {"otm", "retry", "bad.json"},
 		{"otm", "archive", "--older-than", "0d"}, {"otm", "archive", "--older-than", "0d", "--json"}, {"otm", "init"}, {"otm", "init", "--json"},
 		{"otm", "init", "--slack"}, {"otm", "init", "--slack", "--json"}, {"otm", "install", "--systemd", "--user", "--uninstall", "--dry-run", "--json"},
 		{"otm"}, {"otm", "--version"}, {"otm", "completion", "bash"}, {"otm", "completion", "zsh"}, {"otm", "completion", "fish"}, {"otm-create", "--title", "x", "--agent", "devdas"}, {"otm-update", "--help"},
-	}, readers...) {
+	} {
 		t.Run(strings.Join(argv, " "), func(t *testing.T) {
 			t.Parallel()
-			p := newRead(t)
-			for n := 0; ; n++ {
-				full, errs := &fullAfter{n}, &bytes.Buffer{}
-				code := p.run(argv, &cli.Output{W: full}, errs)
-				if full.left >= 0 {
-					if n == 0 && code == cli.OK {
-						t.Error("it answers nothing")
-					}
-					return
-				}
-				if code == cli.OK || !strings.Contains(errs.String(), "the answer was not written: "+syscall.ENOSPC.Error()) {
-					t.Errorf("answer lost after %d writes: exit %d: %s", n, code, errs)
-				}
-			}
+			loseAnswer(t, newRead(t), argv)
 		})
+	}
+	eachReader(t, loseAnswer)
+}
+
+// loseAnswer has each write of the answer refused.
+func loseAnswer(t *testing.T, p *patient, argv []string) {
+	for n := 0; ; n++ {
+		full, errs := &fullAfter{n}, &bytes.Buffer{}
+		code := p.run(argv, &cli.Output{W: full}, errs)
+		if full.left >= 0 {
+			if n == 0 && code == cli.OK {
+				t.Error("it answers nothing")
+			}
+			return
+		}
+		if code == cli.OK || !strings.Contains(errs.String(), "the answer was not written: "+syscall.ENOSPC.Error()) {
+			t.Errorf("answer lost after %d writes: exit %d: %s", n, code, errs)
+		}
 	}
 }
