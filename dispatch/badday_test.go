@@ -117,7 +117,7 @@ func TestBrokenAgent(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", resumed: ", resumed), func(t *testing.T) {
 				t.Parallel()
 				w := newExecWorld(t, `exit 1`)
-				tasks := 20
+				tasks := crashtest.Fewer(20)
 				if crashtest.Whole() {
 					tasks = 200
 				}
