@@ -75,7 +75,7 @@ func (r Report) decide(d *decision) error {
 	noted := Noted{Drop: r.Drop, Heard: r.Dropped}
 	if r.Reason != "" {
 		noted.Reason = &r.Reason
-	} else if t.Status == pipeline.Blocked && to != "" && to != pipeline.Blocked || to == pipeline.AgentDone && t.Status != to && t.Reason != "" {
+	} else if t.Status == pipeline.Blocked && to != "" && to != pipeline.Blocked || to == pipeline.AgentDone && t.Status != to && t.Reason != "" && t.Question == "" {
 		none := ""
 		noted.Reason = &none
 	}
