@@ -158,10 +158,10 @@ func (v *View) OfRow(row *pipeline.Row) *Task {
 // may be nil. The steps stand in the order of the state, whose numbers otm-update takes.
 // Those that the state does not know come last and have no number (C10).
 func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task) *Task {
-	t := &Task{ID: id, Row: filled(row, state), State: state}
+	t := &Task{ID: id, Row: v.filled(row, state), State: state}
 	var steps []*pipeline.Row
 	if row != nil {
-		steps, t.Agent = v.StepsOf[row.ID], v.Agents.Assigned(row.Assignee)
+		steps, t.Agent = v.StepsOf[row.ID], v.Agents.Assigned(t.Row.Assignee)
 	}
 	for _, other := range v.Bearers[id] {
 		if id != 0 && other != row {
@@ -205,16 +205,33 @@ func (t *Task) Heard() time.Time {
 	return t.Since(t.Status())
 }
 
-// filled is a row with the task's values in cells that a person emptied: an empty cell is
-// no choice.
-func filled(row *pipeline.Row, state *core.Task) *pipeline.Row {
+// filled is a row as OTM is about to write it: with the task's values in cells that a person
+// emptied, as an empty cell is no choice, and in those that show what OTM wrote last.
+func (v *View) filled(row *pipeline.Row, state *core.Task) *pipeline.Row {
 	if row == nil || state == nil {
 		return row
 	}
-	full := *row
-	full.Title, full.Status = cmp.Or(row.Title, state.Title), cmp.Or(row.Status, state.Status)
-	full.Priority, full.Reason = cmp.Or(row.Priority, state.Priority), cmp.Or(row.Reason, state.Reason)
+	full, shown := *row, &state.Shown
+	full.Title, full.Status = present(row.Title, shown.Title, state.Title), present(row.Status, shown.Status, state.Status)
+	full.Priority, full.Reason = present(row.Priority, shown.Priority, state.Priority), present(row.Reason, shown.Reason, state.Reason)
+	if row.Result == shown.Result {
+		full.Result = state.Result
+	}
+	if a := v.Agents.Assigned(row.Assignee); a != nil && core.SameAgent(a.Name, shown.Agent) && !core.SameAgent(shown.Agent, state.Agent) {
+		full.Assignee = state.Agent
+		if to := v.Agents.Named(state.Agent); to != nil {
+			full.Assignee = to.Label
+		}
+	}
 	return &full
+}
+
+// present is the value of a cell: what a person set there, or else that of the task.
+func present[T ~string](cell, shown, task T) T {
+	if cell == "" || cell == shown {
+		return task
+	}
+	return cell
 }
 
 // state is the state of a task; nil: the store does not know it.
@@ -257,12 +274,9 @@ func (v *View) taskOf(row *pipeline.Row) pipeline.TaskID {
 	return id // nothing else is known about it
 }
 
-// Status is the status that the board shows, or else that of the state. The state comes
-// first where the board shows what OTM wrote there: OTM is about to write the next one.
+// Status is the status that a person set on the board, or else that of the state.
 func (t *Task) Status() pipeline.Status {
 	switch {
-	case t.Row != nil && t.State != nil && t.Row.Status == t.State.Shown.Status:
-		return t.State.Status
 	case t.Row != nil:
 		return t.Row.CurrentStatus()
 	case t.State != nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -102,6 +103,37 @@ func TestStatusAhead(t *testing.T) {
 		if task := v.Task(id); task.Card().Status != want || task.Status() != want {
 			t.Errorf("%v: the card shows %s, the status is %s, want %s", id, task.Card().Status, task.Status(), want)
 		}
+	}
+}
+
+// What OTM is about to write to the board is told at once; what a person wrote there stays.
+func TestToldBeforeItIsWritten(t *testing.T) {
+	t.Parallel()
+	shown := core.Shown{Title: "Old", Agent: "a", Priority: pipeline.Low, Status: pipeline.Blocked, Reason: "which one?", Result: "old"}
+	row := func(id string, change func(*pipeline.Row)) pipeline.Row {
+		r := pipeline.Row{ID: id, Title: "Old", Assignee: "A", Priority: pipeline.Low, Status: pipeline.Blocked, Reason: "which one?", Result: "old"}
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	task := core.Task{RowID: "R1", Title: "New", Agent: "b", Priority: pipeline.High, Status: pipeline.InProgress, Reason: "the green one", Result: "new", Shown: shown}
+	edited := task
+	task.ID, edited.ID, edited.RowID = 1, 2, "R2"
+	v := load(t, pipeline.Agents{{Name: "a", Label: "A"}, {Name: "b", Label: "B"}}, []pipeline.Row{row("R1", nil), row("R2", func(r *pipeline.Row) {
+		r.Title, r.Assignee, r.Priority, r.Status, r.Reason, r.Result = "Mine", "C", pipeline.Critical, pipeline.Dormant, "not now", "mine"
+	})}, task, edited)
+	for id, want := range map[pipeline.TaskID]pipeline.Row{
+		1: {Title: "New", Assignee: "B", Priority: pipeline.High, Status: pipeline.InProgress, Reason: "the green one", Result: "new"},
+		2: {Title: "Mine", Assignee: "C", Priority: pipeline.Critical, Status: pipeline.Dormant, Reason: "not now", Result: "mine"},
+	} {
+		is := v.Task(id).Row
+		if got := (pipeline.Row{Title: is.Title, Assignee: is.Assignee, Priority: is.Priority, Status: is.Status, Reason: is.Reason, Result: is.Result}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: %+v, want %+v", id, got, want)
+		}
+	}
+	if a := v.Task(1).Agent; a == nil || a.Name != "b" {
+		t.Errorf("its agent is %v", a)
 	}
 }
 
