@@ -40,6 +40,9 @@ type Exec struct {
 	Secrets []string // environment variables that no agent gets
 	Store   string   // the URL of the store, "" if it is in the data directory; agents do not get it
 
+	// Died is called when a helper that this process started was killed. Nil: it is not.
+	Died func()
+
 	helper  []string       // how to start the helper; nil: this program does it
 	helpers sync.WaitGroup // running helpers that this process started
 }
@@ -134,8 +137,11 @@ func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (str
 	line := make(chan string, 1)
 	x.helpers.Go(func() {
 		answer, _ := bufio.NewReader(out).ReadString('\n')
-		line <- strings.TrimSpace(answer)
-		cmd.Wait() // reaps it
+		answer = strings.TrimSpace(answer)
+		line <- answer
+		if cmd.Wait() != nil && answer == helperStarted && x.Died != nil { // it was killed: else it says itself that it ended
+			x.Died()
+		}
 	})
 	select {
 	case answer := <-line:

@@ -18,6 +18,8 @@ func TestExecHelperKilled(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, `exec 3> alive; echo $$ > up; exec sleep 1000`)
 	up, alive := w.fifo("up"), w.fifo("alive")
+	died := make(chan struct{})
+	w.d.Wakers[pipeline.TriggerExec].(*Exec).Died = func() { close(died) }
 	id := w.create("x", "alpha", pipeline.Normal)
 	want(t, "woken", w.pass().Woken, 1)
 	w.line(up)
@@ -37,6 +39,7 @@ func TestExecHelperKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "it is gone", w.line(alive), "")
+	<-died // the dispatcher is to look at once; the end of the next helper, which nobody kills, does not say so again
 	w.ended()
 	want(t, "its end is not known", w.record(id).Wakes[0].Exit, "")
 	w.agents[0].Command = []string{"true"}

@@ -28,7 +28,7 @@ func newWakers(h *Home, tasks core.Store, log *slog.Logger, resident bool) (wake
 	stop = func() {}
 	for _, a := range h.Config.Agents {
 		if a.Trigger == pipeline.TriggerExec && wakers[a.Trigger] == nil {
-			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: pathDir(h), Secrets: h.Config.SecretEnv(), Store: h.Config.Store.URL}
+			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: pathDir(h), Secrets: h.Config.SecretEnv(), Store: h.Config.Store.URL, Died: func() { slacklist.TouchChanged(h.Dir) }}
 			wakers[a.Trigger], h.waitAgents = x, x.Wait
 		}
 	}
