@@ -66,10 +66,10 @@ func (s *workload) isUnfinished(t *core.Task) bool {
 	return t.AtWork() && core.SameAgent(t.Dispatch.Agent, s.agent.Name)
 }
 
-// isResumed reports whether a person set a blocked task to in progress, and the
+// isResumed reports whether a person set a blocked task of the agent to in progress, and the
 // agent has not reported since.
 func (s *workload) isResumed(t *core.Task) bool {
-	return s.isUnfinished(t) && t.ResumedAt.After(t.HeardOf(s.agent.Name).At)
+	return s.isUnfinished(t) && core.IsResumed(t, s.agent.Name)
 }
 
 // known returns all tasks that concern the agent.

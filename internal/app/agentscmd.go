@@ -28,10 +28,12 @@ task comes next, and how many tasks it has. States:
 
   working         it took the task that is shown, and has not ended it
   woken           it was woken, and has taken nothing yet
+  still runs      its process runs on, with no task to work on
   ending          it has nothing, and OTM told its process to end
   free            it has nothing to do, or looks for tasks by itself
   not ready       its workspace or its command is missing
-  waits           it is not started before the time that is shown
+  waits           it is not started before the time that is shown, or before
+                  another agent has ended, as max_running says
   paused          by a person, until otm resume
   left alone      its runs failed; it is started only for a probe
   not configured  tasks name it, and neither otm.toml nor the gateway does

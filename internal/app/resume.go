@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -220,17 +221,17 @@ func resume(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, nam
 	if len(waiting) > 0 {
 		next = explain.Count(len(waiting), "task of it needs", "tasks of it need") + " not wait for the next run; " + next
 	}
-	return steeredAgent{outcome: o, Changed: true, Text: heldUp(was) + "; " + next}, nil
+	return steeredAgent{outcome: o, Changed: true, Text: heldUp(was, h.Now()) + "; " + next}, nil
 }
 
 // heldUp says what kept an agent from being started.
-func heldUp(was *core.AgentState) string {
+func heldUp(was *core.AgentState, now time.Time) string {
 	switch {
 	case was.Paused != nil:
 		return fmt.Sprintf("was paused by %s since %s", was.Paused.By, explain.Time(was.Paused.At))
 	case !was.LeftAlone.IsZero():
 		return fmt.Sprintf("was left alone since %s after %d runs without progress", explain.Time(was.LeftAlone), was.Failures)
-	case !was.NextStart.IsZero():
+	case was.NextStart.After(now):
 		return "was to be started again at " + explain.Time(was.NextStart)
 	}
 	return "was not paused"

@@ -98,6 +98,12 @@ func (w *whyWorld) taken() {
 	w.heard(w.task.Agent, w.task.Dispatch.TakenAt)
 }
 
+// answered notes that it was blocked, and that a person sent it on.
+func (w *whyWorld) answered() {
+	w.status(pipeline.InProgress)
+	w.task.ResumedAt, w.task.ResumedBy = w.now.Add(-10*time.Second), core.Person
+}
+
 // heard notes that an agent said something about the task.
 func (w *whyWorld) heard(agent string, at time.Time) {
 	w.task.Heard = map[string]core.Heard{agent: {At: at}}
@@ -321,7 +327,38 @@ func TestWhy(t *testing.T) {
 				wake.Via, wake.AskedAt, wake.Accepted = "exec", w.now.Add(-time.Second), w.now
 			}, 1)
 			w.runs()
-		}, "the process of runner was started 1s ago, and has not taken it yet", "", true},
+		}, "the process of runner was started 1s ago, and has not taken it yet", "tail ", true},
+		{"its process has begun, and its log may tell what it waits for", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(func(_ int, wake *core.Wake) {
+				wake.Via, wake.AskedAt, wake.Accepted = "exec", w.now.Add(-10*time.Minute), w.now.Add(-10*time.Minute)
+			}, 1)
+			w.runs()
+		}, "the process of runner was started 10m ago, and has not taken it yet", "tail ", true},
+		{"answered, and its agent works on another task", func(w *whyWorld) {
+			w.taken()
+			w.answered()
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b"}},
+				Dispatch: &core.Dispatch{Agent: "gate", At: w.now, TakenAt: w.now}}
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "gate", Status: pipeline.InProgress})
+		}, "it was answered 10s ago, and gate has not asked for it since; waits behind T-00002, which gate has taken", "", false},
+		{"answered, and nobody asked for it", func(w *whyWorld) {
+			w.taken()
+			w.answered()
+		}, "it was answered 10s ago, and gate has not asked for it since", "", false},
+		{"answered, and its process runs on", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(started, 1)
+			w.taken()
+			w.answered()
+			w.runs()
+		}, "it was answered 10s ago, and runner has not asked for it since; the process of runner, pid ", "otm stop T-00001", false},
+		{"its process died, and so did the dispatcher", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(started, 1)
+			w.taken()
+			put(w, heartbeat.ResidentLock(w.h.Dir, heartbeat.Dispatcher), fmt.Sprintln(os.Getpid()))
+		}, "otm-dispatcher ran 0s ago and does not run any more", "otm up", true},
 		{"its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(func(_ int, wake *core.Wake) {

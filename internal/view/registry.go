@@ -19,6 +19,7 @@ type Doing string
 const (
 	Working      Doing = "working"    // it took a task and has not finished it
 	Woken        Doing = "woken"      // it was woken, and has taken nothing yet
+	StillRuns    Doing = "still runs" // its process runs on, with no task to work on
 	Ending       Doing = "ending"     // it has nothing, and OTM told its process to end
 	Free         Doing = "free"       // it works on nothing, and may be given a task at once
 	NotReady     Doing = "not ready"  // its workspace or its command is missing
@@ -29,7 +30,7 @@ const (
 )
 
 // Doings lists them.
-var Doings = []Doing{Working, Woken, Ending, Free, NotReady, Waits, Paused, LeftAlone, Unconfigured}
+var Doings = []Doing{Working, Woken, StillRuns, Ending, Free, NotReady, Waits, Paused, LeftAlone, Unconfigured}
 
 // Registered is an agent, and what it is doing.
 type Registered struct {
@@ -71,7 +72,24 @@ func RegistryOf(v *View) []Registered {
 		}
 		all = append(all, r)
 	}
+	if v.Times.MaxRunning > 0 && AtWork(all) >= v.Times.MaxRunning {
+		for i := range all {
+			if r := &all[i]; r.State == Free && r.Next != 0 {
+				r.State = Waits
+			}
+		}
+	}
 	return append(all, unconfigured(v)...)
+}
+
+// AtWork counts the agents that are at work, or were woken.
+func AtWork(all []Registered) (n int) {
+	for _, r := range all {
+		if r.State == Working && r.Trigger != "" || r.State == Woken {
+			n++
+		}
+	}
+	return n
 }
 
 // unready returns why an agent cannot work: its workspace or its command is missing; nil:
@@ -104,6 +122,8 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 			heard = h
 		}
 		switch {
+		case s.AtWork() && core.IsResumed(s, a.Name):
+			waiting = append(waiting, s)
 		case s.AtWork() && (at == nil || s.Dispatch.TakenAt.After(at.Dispatch.TakenAt)):
 			at = s
 		case a.Person && s.Status == pipeline.InProgress && (at == nil || s.StatusAt.After(at.StatusAt)):
@@ -140,15 +160,22 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 	case wake != nil && !a.Outlook.Took && wake.Ended.IsZero() && wake.MaybeQueued():
 		r.State, r.Since = Woken, timeOrNil(wake.AskedAt)
 	case health.AgentState != nil && health.Running:
-		r.State = Woken
+		r.State = StillRuns
 	default:
 		r.State = Free
-		if health.AgentState == nil {
-			break
+		var until time.Time
+		if health.AgentState != nil {
+			until, _ = health.Waits(now)
 		}
-		if until, waits := health.Waits(now); waits && r.Next != 0 {
+		if len(waiting) == 0 && retry != nil && retry.Wait.Until.After(until) {
+			until = retry.Wait.Until
+		}
+		if until.After(now) && r.Next != 0 {
 			r.State, r.Until = Waits, timeOrNil(until)
 		}
+	}
+	if r.State == LeftAlone && len(waiting) == 0 && retry != nil && retry.Wait.Until.After(health.NextStart) {
+		r.Until = timeOrNil(retry.Wait.Until)
 	}
 }
 

@@ -29,9 +29,11 @@ func TestRegistered(t *testing.T) {
 		wake   *core.Wake
 		runs   core.AgentState
 		alive  bool // its process
+		took   bool // it took a task since its wake
 		state  Doing
 		at     pipeline.TaskID
 		next   pipeline.TaskID
+		until  time.Time // as Until, where that is given
 	}{
 		{name: "nothing to do", state: Free},
 		{name: "looks by itself", tasks: []*Task{task(2, nil), task(1, nil)}, state: Free, next: 1},
@@ -44,6 +46,16 @@ func TestRegistered(t *testing.T) {
 		{name: "waits with a task that waits for its next run", tasks: []*Task{task(1, func(s *core.Task) {
 			s.Status, s.Dispatch, s.Wait = pipeline.Pending, nil, &core.Wait{Why: core.WaitBackoff, Until: now.Add(time.Second)}
 		})}, runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, next: 1},
+		{name: "only its next run is to come", tasks: []*Task{task(1, func(s *core.Task) {
+			s.Status, s.Wait = pipeline.Pending, &core.Wait{Why: core.WaitBackoff, Until: now.Add(time.Hour)}
+		})}, runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, next: 1, until: now.Add(time.Hour)},
+		{name: "left alone, and its next run is later", tasks: []*Task{task(1, func(s *core.Task) {
+			s.Status, s.Wait = pipeline.Pending, &core.Wait{Why: core.WaitBackoff, Until: now.Add(time.Hour)}
+		})}, runs: core.AgentState{LeftAlone: now, NextStart: now.Add(time.Minute)}, state: LeftAlone, next: 1, until: now.Add(time.Hour)},
+		{name: "answered while at work on another one", tasks: []*Task{task(1, taken), task(2, func(s *core.Task) { taken(s); s.Dispatch.TakenAt, s.ResumedAt = now, now })},
+			state: Working, at: 1, next: 2},
+		{name: "answered, and not asked for", tasks: []*Task{task(1, func(s *core.Task) { taken(s); s.ResumedAt = now })}, state: Free, next: 1},
+		{name: "its process runs on", wake: &core.Wake{AskedAt: ago(time.Minute), Accepted: now}, took: true, alive: true, state: StillRuns},
 		{name: "would wait, and has nothing to do", runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Free},
 		{name: "left alone", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour)}, state: LeftAlone, at: 1},
 		{name: "paused", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour), Paused: &core.Pause{At: now}}, state: Paused, at: 1},
@@ -52,10 +64,13 @@ func TestRegistered(t *testing.T) {
 	} {
 		a := &Agent{Agent: &pipeline.Agent{Name: "a", Person: tt.person}, Tasks: tt.tasks}
 		if !tt.person {
-			a.Outlook = dispatch.Outlook{Wake: tt.wake, Health: dispatch.Health{AgentState: &tt.runs, Process: dispatch.Process{Running: tt.alive}}}
+			a.Outlook = dispatch.Outlook{Wake: tt.wake, Took: tt.took, Health: dispatch.Health{AgentState: &tt.runs, Process: dispatch.Process{Running: tt.alive}}}
 		}
 		r := Registered{Tasks: map[pipeline.Status]int{}}
 		r.fill(a, now)
+		if !tt.until.IsZero() && (r.Until == nil || !r.Until.Equal(tt.until)) {
+			t.Errorf("%s: until %v, want %v", tt.name, r.Until, tt.until)
+		}
 		if r.State != tt.state || r.TaskID != tt.at || r.Next != tt.next {
 			t.Errorf("%s: %s at %v, next %v; want %s at %v, next %v", tt.name, r.State, r.TaskID, r.Next, tt.state, tt.at, tt.next)
 		}

@@ -158,7 +158,7 @@ func (v *View) OfRow(row *pipeline.Row) *Task {
 // may be nil. The steps stand in the order of the state, whose numbers otm-update takes.
 // Those that the state does not know come last and have no number (C10).
 func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task) *Task {
-	t := &Task{ID: id, Row: v.filled(row, state), State: state}
+	t := &Task{ID: id, Row: filled(v.Agents, row, state), State: state}
 	var steps []*pipeline.Row
 	if row != nil {
 		steps, t.Agent = v.StepsOf[row.ID], v.Agents.Assigned(t.Row.Assignee)
@@ -207,7 +207,7 @@ func (t *Task) Heard() time.Time {
 
 // filled is a row as OTM is about to write it: with the task's values in cells that a person
 // emptied, as an empty cell is no choice, and in those that show what OTM wrote last.
-func (v *View) filled(row *pipeline.Row, state *core.Task) *pipeline.Row {
+func filled(agents pipeline.Agents, row *pipeline.Row, state *core.Task) *pipeline.Row {
 	if row == nil || state == nil {
 		return row
 	}
@@ -217,9 +217,9 @@ func (v *View) filled(row *pipeline.Row, state *core.Task) *pipeline.Row {
 	if row.Result == shown.Result {
 		full.Result = state.Result
 	}
-	if a := v.Agents.Assigned(row.Assignee); a != nil && core.SameAgent(a.Name, shown.Agent) && !core.SameAgent(shown.Agent, state.Agent) {
+	if a := agents.Assigned(row.Assignee); a != nil && core.SameAgent(a.Name, shown.Agent) && !core.SameAgent(shown.Agent, state.Agent) {
 		full.Assignee = state.Agent
-		if to := v.Agents.Named(state.Agent); to != nil {
+		if to := agents.Named(state.Agent); to != nil {
 			full.Assignee = to.Label
 		}
 	}

@@ -43,10 +43,8 @@ func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draf
 		return d.plus(explain.LooksByItself, "agent", name)
 	}
 	its := v.Agent(t.Agent)
-	for _, other := range its.Tasks {
-		if other.ID != t.ID && other.State != nil && other.State.AtWork() {
-			return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", name), other, t.Agent)
-		}
+	if other := before(t, its); other != nil {
+		return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", name), other, t.Agent)
 	}
 	var silent *patience.SilentError
 	switch {
@@ -58,15 +56,14 @@ func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draf
 	return byWake(v, d, t, its.Outlook)
 }
 
-// atWork counts the agents that are at work, or were woken.
-func atWork(v *view.View) int {
-	n := 0
-	for _, r := range view.RegistryOf(v) {
-		if r.State == view.Working && r.Trigger != "" || r.State == view.Woken {
-			n++
+// before is the task on which an agent works, before another one; nil: there is none.
+func before(t *view.Task, its *view.Agent) *view.Task {
+	for _, other := range its.Tasks {
+		if other.ID != t.ID && other.State != nil && other.State.AtWork() && !core.IsResumed(other.State, its.Name) {
+			return other
 		}
 	}
-	return n
+	return nil
 }
 
 // byWake is for a task whose agent is free, by what became of its last wake.
@@ -81,7 +78,7 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	switch {
 	case o.Health.Running:
 		return running(v, d, t, o)
-	case v.Times.MaxRunning > 0 && (w == nil || !w.Ended.IsZero() || former(t, w)) && atWork(v) >= v.Times.MaxRunning:
+	case v.Times.MaxRunning > 0 && (w == nil || !w.Ended.IsZero() || former(t, w)) && view.AtWork(view.RegistryOf(v)) >= v.Times.MaxRunning:
 		return d.plus(explain.LimitReached, "agent", name, "n", v.Times.MaxRunning)
 	case w == nil || former(t, w):
 		return d.plus(explain.NotWoken, "agent", name).and(dispatcherProblems(v, t)...)
@@ -108,14 +105,14 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	w, name := o.Wake, t.Agent.Name
 	if w == nil {
-		return d.plus(explain.ProcessStarted, "agent", name, "at", v.Now)
+		return d.plus(explain.ProcessStarted, "agent", name, "at", v.Now, "log", v.AgentLog(t.Agent))
 	}
 	for _, id := range w.Tasks {
 		if other := v.Task(id); id != t.ID && other.Status().Over() {
 			return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", other.Status()).isLate()
 		}
 	}
-	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt)
+	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent))
 }
 
 // dispatcherProblems are what keeps an agent from being woken.
@@ -155,6 +152,8 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	switch {
 	case isPersons(t) && (open > 0 || t.State.EndsByWord()):
 		return personsTurn(t, since)
+	case t.Agent != nil && t.State.AtWork() && core.IsResumed(t.State, t.Agent.Name):
+		return sentOn(v, t)
 	case open > 0 && gatewayTrouble(v, t.Agent) != nil:
 		code = explain.AtWorkUnseen // what runs it is out of sight (C7)
 	case open > 0:
@@ -169,6 +168,24 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	d := at(AtWork, heard, code, args...).and(silence(v, t)...).and(gatewayTrouble(v, t.Agent)...)
 	d.late = code == explain.AtWorkUnseen
 	return withEnd(v, d, t, t.Agent)
+}
+
+// sentOn is for a task that was blocked, and that somebody sent on: its agent has not asked
+// for it since.
+func sentOn(v *view.View, t *view.Task) draft {
+	its := v.Agent(t.Agent)
+	d := at(ToTake, t.State.ResumedAt, explain.SentOn, "agent", t.Agent.Name, "at", t.State.ResumedAt)
+	switch other := before(t, its); {
+	case other != nil:
+		return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", t.Agent.Name), other, t.Agent)
+	case its.Err != nil || its.Outlook.Wake == nil:
+		return d.and(dispatcherProblems(v, t)...)
+	case its.Outlook.Wake.AskedAt.After(t.State.ResumedAt):
+		return byWake(v, d, t, its.Outlook)
+	case its.Outlook.Health.Running:
+		return d.plus(explain.AgentRuns, "agent", t.Agent.Name, "pid", its.Outlook.Health.PID, "since", its.Outlook.Wake.AskedAt, "end", "otm stop "+t.ID.String())
+	}
+	return d.plus(explain.NotWoken, "agent", t.Agent.Name).and(dispatcherProblems(v, t)...)
 }
 
 // silence says for how long nothing was heard of a task.
@@ -225,6 +242,9 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 		d.findings[len(d.findings)-1] = f
 	} else {
 		d.findings = []explain.Finding{f} // instead of what it does, and how long it is silent
+	}
+	if problem := v.Component(heartbeat.Dispatcher).Problem; problem != nil {
+		d = d.and(*problem) // nothing follows until it runs
 	}
 	return d.isLate()
 }

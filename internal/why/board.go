@@ -330,7 +330,11 @@ func toRetry(v *view.View, t *view.Task) draft {
 			}
 		}
 	}
-	d := at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run))
+	ended := "failed"
+	if run.Free {
+		ended = "ended unfinished"
+	}
+	d := at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "ended", ended, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run))
 	if run.Ending == core.EndCanceled {
 		d = at(ToRetry, run.Ended, explain.RetryTaken, "run", run.Number, "at", run.Ended, "agent", run.Agent, "until", until)
 	}
