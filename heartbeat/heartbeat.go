@@ -234,9 +234,14 @@ func (w *Writer) ended(o outcome) error {
 func (w *Writer) Flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.held != nil {
-		w.write(*w.held)
+	if w.held == nil {
+		return
 	}
+	if b, err := Read(w.dir, w.id); err == nil && b != nil && b.PID != os.Getpid() {
+		w.held = nil // another process ran since
+		return
+	}
+	w.write(*w.held)
 }
 
 // Progress notes that the current run makes progress.

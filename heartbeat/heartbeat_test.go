@@ -1,8 +1,10 @@
 package heartbeat
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -329,6 +331,22 @@ func TestCalm(t *testing.T) {
 		w.Resident = false
 		run(did(8))
 		expect(8, time.Hour+time.Second, Success, "Did 8 things, 0 failures")
+
+		// Another process ran meanwhile: what it said stands.
+		w.Resident = true
+		pass(time.Hour)
+		run(did(9))
+		run(did(10))
+		path := Path(dir, Injector)
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, bytes.Replace(data, fmt.Appendf(nil, `"pid":%d`, os.Getpid()), []byte(`"pid":1`), 1), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		expect(9, 2*time.Hour+time.Second, Success, "Did 9 things, 0 failures")
 	})
 }
 
