@@ -675,10 +675,13 @@ func killed(t *testing.T, c *realCase) {
 		URL: c.g.url(), Token: func() (string, error) { return c.g.token, nil }, Version: "test", Limits: gateway.DefaultLimits, Log: slog.New(slog.DiscardHandler),
 	})
 	defer client.Close()
-	end, over, goesOn, err := client.Ended(t.Context(), "emil", h.record(0).Wakes[0].Key)
-	if err != nil || over == c.g.old() || goesOn || over && end.Status != gateway.StatusOK {
-		t.Errorf("the first turn: %+v, over %v, goes on %v, %v", end, over, goesOn, err)
-	}
+	waitUntil(t, "the first turn to end", func() bool { // it may go on after its report
+		end, over, goesOn, err := client.Ended(t.Context(), "emil", h.record(0).Wakes[0].Key)
+		if err != nil || !goesOn && (over == c.g.old() || over && end.Status != gateway.StatusOK) {
+			t.Fatalf("the first turn: %+v, over %v, %v", end, over, err)
+		}
+		return !goesOn
+	})
 }
 
 // cancelled: a person cancels a task whose agent thinks. 2026.9.6 aborts its turn, and it is told
