@@ -282,9 +282,11 @@ func (t *Task) Taken() bool { return t.Dispatch != nil && !t.Dispatch.TakenAt.Is
 // AtWork reports whether an agent took the task and has not ended it.
 func (t *Task) AtWork() bool { return t.Taken() && t.Status.Active() && t.Unfinished() }
 
-// IsResumed reports whether somebody sent a blocked task on since an agent was last heard of
-// for it.
-func IsResumed(t *Task, agent string) bool { return t.ResumedAt.After(t.HeardOf(agent).At) }
+// IsResumed reports whether somebody else sent a blocked task on since its agent was last heard
+// of for it.
+func IsResumed(t *Task, agent string) bool {
+	return t.ResumedBy != Agent && t.ResumedBy != Worker && t.ResumedAt.After(t.HeardOf(agent).At)
+}
 
 // holder is who has the task: the agent of the present dispatch, or else the one to whom
 // it is given.

@@ -95,8 +95,8 @@ func IncidentsOf(ctx context.Context, v *view.View, all bool, since time.Time) (
 		}
 		switch {
 		case holds, !i.Open():
-		case v.Component(heartbeat.Dispatcher).Problem != nil:
-			told.Text = "not looked for while the dispatcher does not work: " + told.Text
+		case v.Component(heartbeat.Dispatcher).State == heartbeat.Red: // it alone finds some of them
+			told.Text = "not looked for while the dispatcher does not run: " + told.Text
 		case i.Count > 1:
 			told.Text = "comes and goes: " + told.Text
 		default:

@@ -30,11 +30,18 @@ func (v *View) Agent(a *pipeline.Agent) *Agent {
 		return known
 	}
 	its := &Agent{Agent: a}
-	rows := slices.DeleteFunc(slices.Clone(v.tops), func(r *pipeline.Row) bool { return v.Agents.Assigned(r.Assignee) != a })
+	own := map[string]bool{} // rows of its tasks, also where the board does not show yet that they are
+	for _, t := range v.read(core.Filter{Live: true, Agent: a.Name}) {
+		own[t.RowID] = true
+	}
+	rows := slices.DeleteFunc(slices.Clone(v.tops), func(r *pipeline.Row) bool { return v.Agents.Assigned(r.Assignee) != a && !own[r.ID] })
 	v.own(rows...)
 	var tasks []*core.Task
 	for _, row := range rows {
 		t := v.OfRow(row)
+		if t.Agent != a {
+			continue // it is about to be another one's
+		}
 		its.Tasks = append(its.Tasks, t)
 		if t.State != nil && t.State.RowID == row.ID {
 			tasks = append(tasks, t.State)

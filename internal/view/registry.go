@@ -74,7 +74,7 @@ func RegistryOf(v *View) []Registered {
 	}
 	if v.Times.MaxRunning > 0 && AtWork(all) >= v.Times.MaxRunning {
 		for i := range all {
-			if r := &all[i]; r.State == Free && r.Next != 0 {
+			if r := &all[i]; r.isStarted() && r.State == Free && r.Next != 0 {
 				r.State = Waits
 			}
 		}
@@ -82,14 +82,19 @@ func RegistryOf(v *View) []Registered {
 	return append(all, unconfigured(v)...)
 }
 
-// AtWork counts the agents that are at work, or were woken.
+// AtWork counts the agents that count for max_running.
 func AtWork(all []Registered) (n int) {
 	for _, r := range all {
-		if r.State == Working && r.Trigger != "" || r.State == Woken {
+		if r.isStarted() && slices.Contains([]Doing{Working, Woken, StillRuns, Ending}, r.State) {
 			n++
 		}
 	}
 	return n
+}
+
+// isStarted reports whether OTM starts the agent.
+func (r *Registered) isStarted() bool {
+	return r.Trigger == pipeline.TriggerExec || r.Trigger == pipeline.TriggerGateway
 }
 
 // unready returns why an agent cannot work: its workspace or its command is missing; nil:
@@ -150,7 +155,7 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 	case health.AgentState != nil && health.Paused != nil:
 		r.State, r.Since = Paused, timeOrNil(health.Paused.At)
 	case health.AgentState != nil && !health.LeftAlone.IsZero():
-		r.State, r.Since, r.Until = LeftAlone, timeOrNil(health.LeftAlone), timeOrNil(health.NextStart)
+		r.State, r.Since, r.Until = LeftAlone, timeOrNil(health.LeftAlone), timeOrNil(nextStart(health, waiting, retry, now))
 	case at != nil && a.Person:
 		r.State, r.Since = Working, timeOrNil(at.StatusAt)
 	case at != nil:
@@ -163,20 +168,22 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 		r.State = StillRuns
 	default:
 		r.State = Free
-		var until time.Time
-		if health.AgentState != nil {
-			until, _ = health.Waits(now)
-		}
-		if len(waiting) == 0 && retry != nil && retry.Wait.Until.After(until) {
-			until = retry.Wait.Until
-		}
-		if until.After(now) && r.Next != 0 {
+		if until := nextStart(health, waiting, retry, now); until.After(now) && r.Next != 0 {
 			r.State, r.Until = Waits, timeOrNil(until)
 		}
 	}
-	if r.State == LeftAlone && len(waiting) == 0 && retry != nil && retry.Wait.Until.After(health.NextStart) {
-		r.Until = timeOrNil(retry.Wait.Until)
+}
+
+// nextStart is when an agent may be started next: after its own pause, and if it has nothing
+// but a task that waits for its next run, when that begins. Zero: nothing keeps it.
+func nextStart(health dispatch.Health, waiting []*core.Task, retry *core.Task, now time.Time) (at time.Time) {
+	if health.AgentState != nil && !health.NextStart.After(now.Add(core.ProbeEvery)) { // else the clock was set back
+		at = health.NextStart
 	}
+	if len(waiting) == 0 && retry != nil && retry.Wait.Until.After(at) {
+		at = retry.Wait.Until
+	}
+	return at
 }
 
 // unconfigured lists the assignees of tasks that are not over whom nobody configured.

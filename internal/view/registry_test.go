@@ -54,6 +54,7 @@ func TestRegistered(t *testing.T) {
 		})}, runs: core.AgentState{LeftAlone: now, NextStart: now.Add(time.Minute)}, state: LeftAlone, next: 1, until: now.Add(time.Hour)},
 		{name: "answered while at work on another one", tasks: []*Task{task(1, taken), task(2, func(s *core.Task) { taken(s); s.Dispatch.TakenAt, s.ResumedAt = now, now })},
 			state: Working, at: 1, next: 2},
+		{name: "it unblocked its task itself", tasks: []*Task{task(1, func(s *core.Task) { taken(s); s.ResumedAt, s.ResumedBy = now, core.Agent })}, state: Working, at: 1},
 		{name: "answered, and not asked for", tasks: []*Task{task(1, func(s *core.Task) { taken(s); s.ResumedAt = now })}, state: Free, next: 1},
 		{name: "its process runs on", wake: &core.Wake{AskedAt: ago(time.Minute), Accepted: now}, took: true, alive: true, state: StillRuns},
 		{name: "would wait, and has nothing to do", runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Free},

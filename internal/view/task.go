@@ -217,7 +217,13 @@ func filled(agents pipeline.Agents, row *pipeline.Row, state *core.Task) *pipeli
 	if row.Result == shown.Result {
 		full.Result = state.Result
 	}
-	if a := agents.Assigned(row.Assignee); a != nil && core.SameAgent(a.Name, shown.Agent) && !core.SameAgent(shown.Agent, state.Agent) {
+	cell := row.Assignee
+	if a := agents.Assigned(cell); a != nil {
+		cell = a.Name
+	} else if cell == "" && pipeline.IsSharedQueue(shown.Agent) {
+		cell = shown.Agent // a list without an option for it shows nobody
+	}
+	if shown.Agent != "" && core.SameAgent(cell, shown.Agent) && !core.SameAgent(shown.Agent, state.Agent) {
 		full.Assignee = state.Agent
 		if to := agents.Named(state.Agent); to != nil {
 			full.Assignee = to.Label

@@ -111,7 +111,7 @@ func TestToldBeforeItIsWritten(t *testing.T) {
 	t.Parallel()
 	shown := core.Shown{Title: "Old", Agent: "a", Priority: pipeline.Low, Status: pipeline.Blocked, Reason: "which one?", Result: "old"}
 	row := func(id string, change func(*pipeline.Row)) pipeline.Row {
-		r := pipeline.Row{ID: id, Title: "Old", Assignee: "A", Priority: pipeline.Low, Status: pipeline.Blocked, Reason: "which one?", Result: "old"}
+		r := pipeline.Row{ID: id, TaskID: "T-0000" + id[1:], Title: "Old", Assignee: "A", Priority: pipeline.Low, Status: pipeline.Blocked, Reason: "which one?", Result: "old"}
 		if change != nil {
 			change(&r)
 		}
@@ -134,6 +134,11 @@ func TestToldBeforeItIsWritten(t *testing.T) {
 	}
 	if a := v.Task(1).Agent; a == nil || a.Name != "b" {
 		t.Errorf("its agent is %v", a)
+	}
+	for name, want := range map[string]int{"a": 0, "b": 1} {
+		if got := v.Agent(v.Agents.Named(name)).Tasks; len(got) != want {
+			t.Errorf("%s has %d tasks, want %d", name, len(got), want)
+		}
 	}
 }
 
