@@ -321,6 +321,15 @@ func TestWhy(t *testing.T) {
 			w.woken(started, 1)
 			w.runs()
 		}, "runs and has taken nothing for 1h", "→ kill -- -", true},
+		{"a process runs on after its task was blocked", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(started, 1)
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.Blocked, Dispatch: &core.Dispatch{Agent: "runner", TakenAt: w.now},
+				Heard: map[string]core.Heard{"runner": {At: w.now, Took: w.now}}}
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Blocked})
+			w.task.Wakes[0].Tasks = []pipeline.TaskID{2, 1}
+			w.runs()
+		}, "still runs for T-00002, which is blocked: nothing else is started meanwhile", "→ kill -- -", true},
 		{"its process has begun", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(func(_ int, wake *core.Wake) {
@@ -341,18 +350,18 @@ func TestWhy(t *testing.T) {
 			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b"}},
 				Dispatch: &core.Dispatch{Agent: "gate", At: w.now, TakenAt: w.now}}
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "gate", Status: pipeline.InProgress})
-		}, "it was answered 10s ago, and gate has not asked for it since; waits behind T-00002, which gate has taken", "", false},
+		}, "it was sent on 10s ago, and gate has not asked for it since; waits behind T-00002, which gate has taken", "", false},
 		{"answered, and nobody asked for it", func(w *whyWorld) {
 			w.taken()
 			w.answered()
-		}, "it was answered 10s ago, and gate has not asked for it since", "", false},
+		}, "it was sent on 10s ago, and gate has not asked for it since", "", false},
 		{"answered, and its process runs on", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
 			w.taken()
 			w.answered()
 			w.runs()
-		}, "it was answered 10s ago, and runner has not asked for it since; the process of runner, pid ", "otm stop T-00001", false},
+		}, "it was sent on 10s ago, and runner has not asked for it since; the process of runner, pid ", "otm stop T-00001", false},
 		{"its process died, and so did the dispatcher", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)

@@ -125,7 +125,7 @@ func Fact(f *Finding, now time.Time) string {
 }
 
 func (f *Finding) onTask(text string) string {
-	if f.Task == 0 || strings.Contains(texts[f.Code].says, "{task}") {
+	if f.Task == 0 || strings.Contains(texts[f.Code].says, "{task}") || strings.HasPrefix(text, f.Task.String()) {
 		return text
 	}
 	return f.Task.String() + ": " + text

@@ -92,7 +92,7 @@ var (
 	ProcessIdle    = code("process_idle", Warn, "the process of {agent} was started {at:ago}, ended ({exit}), and took nothing: it should run otm next --agent {agent:sh}", tailLog)
 	RunOver        = code("run_over", OK, "the last start of {agent} ended {at:ago} and worked on other tasks; its next start is due {next:when}", "")
 	WokenNotTaken  = code("woken_not_taken", OK, "{agent} was woken {at:ago} and has not taken it; {again}", "")
-	SentOn         = code("sent_on", OK, "it was answered {at:ago}, and {agent} has not asked for it since", "")
+	SentOn         = code("sent_on", OK, "it was sent on {at:ago}, and {agent} has not asked for it since", "")
 	AtWorkUnseen   = code("at_work_unseen", Warn, "{agent} was at work on it, {open} of {all} steps open, last heard {heard:ago}", "")
 	AtWork         = code("at_work", OK, "{agent} works on it, {open} of {all} steps open, last heard {heard:ago}", "")
 	StepsDeleted   = code("steps_deleted", OK, "all its steps were deleted on the board: the agent has to report agent_done itself, last heard {heard:ago}", "")

@@ -37,13 +37,17 @@ func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draf
 	if t.Agent == nil {
 		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee, "names", names(v))
 	}
+	return awaited(v, at(ToTake, since, code, "agent", t.Agent.Name, "since", since), t)
+}
+
+// awaited adds what the agent does instead of taking a task.
+func awaited(v *view.View, d draft, t *view.Task) draft {
 	name := t.Agent.Name
-	d := at(ToTake, since, code, "agent", name, "since", since)
 	if t.Agent.Trigger == pipeline.TriggerNone {
 		return d.plus(explain.LooksByItself, "agent", name)
 	}
 	its := v.Agent(t.Agent)
-	if other := before(t, its); other != nil {
+	if other := workingOn(t, its); other != nil {
 		return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", name), other, t.Agent)
 	}
 	var silent *patience.SilentError
@@ -56,8 +60,8 @@ func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draf
 	return byWake(v, d, t, its.Outlook)
 }
 
-// before is the task on which an agent works, before another one; nil: there is none.
-func before(t *view.Task, its *view.Agent) *view.Task {
+// workingOn is the other task on which the agent works; nil: none.
+func workingOn(t *view.Task, its *view.Agent) *view.Task {
 	for _, other := range its.Tasks {
 		if other.ID != t.ID && other.State != nil && other.State.AtWork() && !core.IsResumed(other.State, its.Name) {
 			return other
@@ -108,9 +112,17 @@ func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 		return d.plus(explain.ProcessStarted, "agent", name, "at", v.Now, "log", v.AgentLog(t.Agent))
 	}
 	for _, id := range w.Tasks {
-		if other := v.Task(id); id != t.ID && other.Status().Over() {
-			return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", other.Status()).isLate()
+		if id == t.ID {
+			continue
 		}
+		other := v.Task(id)
+		is := string(other.Status())
+		if other.State != nil && !core.SameAgent(other.State.Agent, name) {
+			is = "with " + other.State.Agent
+		} else if !other.Status().Over() && other.Status() != pipeline.Blocked {
+			continue
+		}
+		return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", is).isLate()
 	}
 	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent))
 }
@@ -131,10 +143,13 @@ func gatewayTrouble(v *view.View, a *pipeline.Agent) []explain.Finding {
 }
 
 // former reports whether a wake belongs to an attempt of the task that is over:
-// the task was sent back and dispatched again since (C50), or the run was over
-// before the task was dispatched at all.
+// the task was sent back and dispatched again since (C50), it was blocked and sent on since,
+// or the run was over before the task was dispatched at all.
 func former(t *view.Task, w *core.Wake) bool {
 	d := t.State.Dispatch
+	if t.State.AtWork() && core.IsResumed(t.State, w.Agent) {
+		return w.AskedAt.Before(t.State.ResumedAt)
+	}
 	return d != nil && w.AskedAt.Before(d.At) && (slices.Contains(w.Tasks, t.ID) || !w.Ended.IsZero() && w.Ended.Before(d.At))
 }
 
@@ -173,19 +188,12 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 // sentOn is for a task that was blocked, and that somebody sent on: its agent has not asked
 // for it since.
 func sentOn(v *view.View, t *view.Task) draft {
-	its := v.Agent(t.Agent)
-	d := at(ToTake, t.State.ResumedAt, explain.SentOn, "agent", t.Agent.Name, "at", t.State.ResumedAt)
-	switch other := before(t, its); {
-	case other != nil:
-		return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", t.Agent.Name), other, t.Agent)
-	case its.Err != nil || its.Outlook.Wake == nil:
-		return d.and(dispatcherProblems(v, t)...)
-	case its.Outlook.Wake.AskedAt.After(t.State.ResumedAt):
-		return byWake(v, d, t, its.Outlook)
-	case its.Outlook.Health.Running:
-		return d.plus(explain.AgentRuns, "agent", t.Agent.Name, "pid", its.Outlook.Health.PID, "since", its.Outlook.Wake.AskedAt, "end", "otm stop "+t.ID.String())
+	name, its := t.Agent.Name, v.Agent(t.Agent)
+	d := at(ToTake, t.State.ResumedAt, explain.SentOn, "agent", name, "at", t.State.ResumedAt)
+	if w := its.Outlook.Wake; its.Err == nil && its.Outlook.Health.Running && w != nil && former(t, w) && workingOn(t, its) == nil {
+		return d.plus(explain.AgentRuns, "agent", name, "pid", its.Outlook.Health.PID, "since", w.AskedAt, "end", "otm stop "+t.ID.String())
 	}
-	return d.plus(explain.NotWoken, "agent", t.Agent.Name).and(dispatcherProblems(v, t)...)
+	return awaited(v, d, t)
 }
 
 // silence says for how long nothing was heard of a task.

@@ -212,7 +212,9 @@ func cause(v *view.View, t *view.Task) (draft, error) {
 	case t.Row == nil || v.Gone(t.State):
 		return withoutRow(v, t), nil
 	}
-	return withOddRow(v, byStatus(v, t), t).and(undelivered(t)...), nil
+	d := withOddRow(v, byStatus(v, t), t)
+	d.findings = slices.Insert(slices.Clip(d.findings), min(1, len(d.findings)), undelivered(t)...) // what else holds it up has the step that counts
+	return d, nil
 }
 
 // isTyped reports whether a row is one that a person typed, and no task yet: the store
