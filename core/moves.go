@@ -26,7 +26,7 @@ var Moves = []Move{
 	{Code: "TT-02", From: []pipeline.Status{pipeline.Assigned}, To: pipeline.InProgress, By: []Kind{Agent, Worker}, When: "the agent begins: by otm next, or by a report; so does the first step that it reports"},
 	{Code: "TT-02", From: []pipeline.Status{pipeline.New}, To: pipeline.InProgress, By: []Kind{Worker}, When: "begun before it was handed out"},
 	{Code: "TT-03", From: []pipeline.Status{pipeline.New}, To: pipeline.Pending, By: []Kind{OTM}, When: "it is handed out, and its agent has another task"},
-	{Code: "TT-04", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked}, To: pipeline.AgentDone, By: []Kind{Agent, Worker}, When: "its part is done; open steps stay open; a reason is cleared"},
+	{Code: "TT-04", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked}, To: pipeline.AgentDone, By: []Kind{Agent, Worker}, When: "its part is done; open steps stay open; the reason of a rework is cleared"},
 	{Code: "TT-04", From: []pipeline.Status{pipeline.New}, To: pipeline.AgentDone, By: []Kind{Worker}, When: "done before it was handed out"},
 	{Code: "TT-04", From: []pipeline.Status{pipeline.InProgress}, To: pipeline.AgentDone, By: []Kind{OTM}, When: "all steps are done, one of which was open when the agent took the task"},
 	{Code: "TT-02", From: []pipeline.Status{pipeline.Pending, pipeline.Failed}, To: pipeline.InProgress, By: []Kind{Agent}, When: "it reports on its last run after all: the run goes on, its failure is struck"},

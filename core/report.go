@@ -73,9 +73,11 @@ func (r Report) decide(d *decision) error {
 		return err
 	}
 	noted := Noted{Drop: r.Drop, Heard: r.Dropped}
+	unblocks := t.Status == pipeline.Blocked && to != "" && to != pipeline.Blocked
+	endsRework := to == pipeline.AgentDone && t.Status != to && t.Reason != "" && t.Question == "" // an answer stays with its question
 	if r.Reason != "" {
 		noted.Reason = &r.Reason
-	} else if t.Status == pipeline.Blocked && to != "" && to != pipeline.Blocked || to == pipeline.AgentDone && t.Status != to && t.Reason != "" && t.Question == "" {
+	} else if unblocks || endsRework {
 		none := ""
 		noted.Reason = &none
 	}
@@ -255,7 +257,7 @@ func (r FailedReport) decide(d *decision) error {
 }
 
 // author is who sent the report: the agent that it names, or else the one of the run that
-// it names. An old one that names neither has no author that is known.
+// it names. If it names neither and is older than the hand-out, its author is unknown.
 func (r FailedReport) author(d *decision) Actor {
 	claims := r.Report.Claims
 	if i := slices.IndexFunc(d.task.Runs, func(run Run) bool { return run.Number == r.Report.Run }); claims == "" && i >= 0 {

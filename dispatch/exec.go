@@ -40,7 +40,7 @@ type Exec struct {
 	Secrets []string // environment variables that no agent gets
 	Store   string   // the URL of the store, "" if it is in the data directory; agents do not get it
 
-	// Died is called when a helper that this process started was killed. Nil: it is not.
+	// Died, if it is not nil, is called when a helper that this process started was killed.
 	Died func()
 
 	helper  []string       // how to start the helper; nil: this program does it
@@ -139,7 +139,7 @@ func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (str
 		answer, _ := bufio.NewReader(out).ReadString('\n')
 		answer = strings.TrimSpace(answer)
 		line <- answer
-		if cmd.Wait() != nil && answer == helperStarted && x.Died != nil { // it was killed: else it says itself that it ended
+		if cmd.Wait() != nil && answer == helperStarted && x.Died != nil { // one that ends by itself touches the file
 			x.Died()
 		}
 	})

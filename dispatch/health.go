@@ -181,16 +181,17 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 	return look, nil
 }
 
-// foresee brings the state of the agent up to what the dispatcher is about to note: that its
-// last start ended, which is not judged yet, or that a person asked for another one. What is
-// known of the starts before is no reason to wait any more.
+// foresee forgets what is known of starts before, once that tells nothing about the next one:
+// a person asked for it, or the last start has ended and is not judged yet. The end of a probe
+// changes nothing until it is judged.
 func (s *situation) foresee() {
 	last := s.state.LastStart
 	end, over := s.endOfStart()
 	if over {
 		last = &end.Start
 	}
-	if s.state.Fruitless > 0 && (s.askedSince(last) || s.gotOnSince(last)) || over && s.state.LeftAlone.IsZero() {
+	asked := s.state.Fruitless > 0 && (s.askedSince(last) || s.gotOnSince(last))
+	if asked || over && s.state.LeftAlone.IsZero() {
 		s.state.Forgive()
 		s.state.LastStart = last
 	}

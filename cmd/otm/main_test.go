@@ -76,7 +76,8 @@ var racedDir string
 func stays(name string, args []string) bool {
 	switch name {
 	case "otm":
-		return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"up", "board", "demo"}, arg) })
+		i := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+		return i >= 0 && slices.Contains([]string{"up", "board", "demo", "watchdog"}, args[i]) || slices.Contains(args, "--follow")
 	case "otm-create", "otm-update":
 		return false
 	}

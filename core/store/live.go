@@ -13,7 +13,7 @@ import (
 // liveTasks caches the live tasks. Each pass reads all of them, and few have changed since
 // the last one. The events say which.
 type liveTasks struct {
-	turn  chan struct{} // holds a value while a goroutine uses the rest, which may wait for SQLite
+	turn  chan struct{} // a lock that a context can end: its holder may wait for SQLite
 	db    engine        // from which they were read
 	at    mark
 	tasks []*core.Task // in the order of their ids

@@ -66,7 +66,7 @@ type AgentStats struct {
 	Done    int    `json:"done"`
 	Runs    Span   `json:"runs"`    // that began in the period and ended
 	Failed  int    `json:"failed"`  // runs that failed; one that ticked a step, or asked for a later start, did not
-	Retries int    `json:"retries"` // runs after such as ended without a result
+	Retries int    `json:"retries"` // runs that follow one without a result
 }
 
 // MonthStats are the figures of a month.

@@ -59,7 +59,7 @@ func (v *verdict) text(field, s string, limit int) {
 	v.refuse(n > limit, field, "has %d characters, more than %d", n, limit)
 }
 
-// several refuses a list that is too long. what its elements are stands in the reason.
+// several refuses a list that is too long. what names its elements in the reason.
 func (v *verdict) several(field string, n int, what string) {
 	v.refuse(n > pipeline.MaxSteps, field, "has %d %s, more than %d", n, what, pipeline.MaxSteps)
 }

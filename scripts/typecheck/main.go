@@ -1,5 +1,5 @@
-// The command typecheck holds all packages and their tests against the types of another
-// system. It reads sources only: go vet would first compile each dependency for that
+// The command typecheck checks the types of all packages and their tests for another system.
+// It reads sources only: go vet would first compile each dependency for that
 // system, which takes two minutes of CPU from an empty cache.
 //
 //	typecheck GOOS
