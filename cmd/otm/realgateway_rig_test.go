@@ -297,7 +297,7 @@ type scripted struct {
 	mu      sync.Mutex
 	plans   map[string][]string      // command of the wake → what comes next
 	turns   map[string]int           // command of the wake → turns that began with it
-	held    map[string]chan struct{} // agent → open while its model takes its time
+	held    map[string]chan struct{} // command of the wake → open while the model takes its time
 	said    []string                 // what the commands printed
 	ignored []string                 // data directories
 	asked   int
@@ -309,8 +309,8 @@ func newScripted(t *testing.T) *scripted {
 	m.url = s.URL
 	t.Cleanup(func() {
 		m.mu.Lock()
-		for agent := range m.held {
-			m.let(agent)
+		for wake := range m.held {
+			m.let(wake)
 		}
 		m.mu.Unlock()
 		s.CloseClientConnections()
@@ -322,22 +322,24 @@ func newScripted(t *testing.T) *scripted {
 	return m
 }
 
-// hold makes the model of an agent take its time until release.
-func (m *scripted) hold(agent string) (release func()) {
+// hold makes the model take its time until release, in turns of an agent about a data directory.
+// Those about others go on: the agent has one turn at a time.
+func (m *scripted) hold(dir, agent string) (release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.held[agent] = make(chan struct{})
+	wake := takes(dir, agent)
+	m.held[wake] = make(chan struct{})
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.let(agent)
+		m.let(wake)
 	}
 }
 
-func (m *scripted) let(agent string) {
-	if ch := m.held[agent]; ch != nil {
+func (m *scripted) let(wake string) {
+	if ch := m.held[wake]; ch != nil {
 		close(ch)
-		delete(m.held, agent)
+		delete(m.held, wake)
 	}
 }
 
@@ -381,7 +383,7 @@ func textOf(raw json.RawMessage) string {
 }
 
 var (
-	wakeLine   = regexp.MustCompile(`run "(otm next --agent (\S+) --dir '[^']*')"`)
+	wakeLine   = regexp.MustCompile(`run "(otm next --agent \S+ --dir '[^']*')"`)
 	reportLine = regexp.MustCompile(`(?m)^ +(otm-update .*--subtask-done [0-9]+)\s*$`)
 	resultLine = regexp.MustCompile(`(?m)^ +(otm-update .*--status agent_done --result) 'what came of it'\s*$`)
 )
@@ -392,12 +394,12 @@ func (m *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	wake, agent, output := "", "", ""
+	wake, output := "", ""
 	begins := false
 	for _, msg := range c.Messages { // 2026.9.6 adds user messages of its own behind each
 		text := textOf(msg.Content)
 		if found := wakeLine.FindStringSubmatch(text); msg.Role == "user" && found != nil {
-			wake, agent, begins = found[1], found[2], true
+			wake, begins = found[1], true
 		}
 		if msg.Role == "tool" {
 			output, begins = text, false
@@ -405,7 +407,7 @@ func (m *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m.mu.Lock()
 	m.asked++
-	id, held := m.asked, m.held[agent]
+	id, held := m.asked, m.held[wake]
 	if begins {
 		m.turns[wake]++
 	}

@@ -542,7 +542,7 @@ func noAnswer(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
 	k.make(lose, -1)
 	h := c.once(t, k.url(), "fadime")
-	release := c.model.hold("fadime") // so that it has not taken the task when it is asked again
+	release := c.model.hold(h.dir, "fadime") // so that it has not taken the task when it is asked again
 	defer release()
 	h.dispatch(0, `no answer to the wake: nothing to do unless it goes on, .*: openclaw gateway status; .*answer lost`)
 	h.outcome(0, unknown)
@@ -557,7 +557,7 @@ func oversized(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
 	k.make(inflate, -1)
 	h := c.once(t, k.url(), "archibald")
-	release := c.model.hold("archibald")
+	release := c.model.hold(h.dir, "archibald")
 	defer release()
 	h.dispatch(0, `no answer to the wake: nothing to do unless it goes on, .*answer lost`)
 	h.outcome(0, unknown)
@@ -625,7 +625,7 @@ func (h *realHouse) finish() {
 // new ones.
 func draining(t *testing.T, c *realCase) {
 	busy := c.once(t, c.g.url(), "cosima")
-	release := c.model.hold("cosima")
+	release := c.model.hold(busy.dir, "cosima")
 	busy.dispatch(1, "")
 	busy.untilBegan("cosima")
 	h := c.once(t, c.g.url(), "devdas")
@@ -654,7 +654,7 @@ func draining(t *testing.T, c *realCase) {
 // itself; with 2026.3.13 it is lost, and the agent is woken again.
 func killed(t *testing.T, c *realCase) {
 	h := c.house(t, c.g.url(), 20*time.Second, "emil")
-	release := c.model.hold("emil")
+	release := c.model.hold(h.dir, "emil")
 	stop := h.start("otm", "up")
 	h.tasks()
 	waitUntil(t, "the agent to begin", func() bool { return c.model.began(h.dir, "emil") >= 1 })
@@ -688,7 +688,7 @@ func killed(t *testing.T, c *realCase) {
 // at once; 2026.3.13 tells it after the turn.
 func cancelled(t *testing.T, c *realCase) {
 	h := c.house(t, c.g.url(), rewakeLate, "fadime")
-	release := c.model.hold("fadime")
+	release := c.model.hold(h.dir, "fadime")
 	defer release()
 	stop := h.start("otm", "up")
 	h.tasks()
