@@ -321,6 +321,24 @@ func TestWhy(t *testing.T) {
 			w.woken(started, 1)
 			w.runs()
 		}, "runs and has taken nothing for 1h", "→ kill -- -", true},
+		{"its process begins with another of its tasks behind", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(func(_ int, wake *core.Wake) {
+				wake.Via, wake.AskedAt, wake.Accepted, wake.Tasks = "exec", w.now.Add(-time.Minute), w.now.Add(-time.Minute), []pipeline.TaskID{1, 2}
+			}, 1)
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.Pending, Wait: &core.Wait{Why: core.WaitBusy}, Dispatch: &core.Dispatch{Agent: "runner"}}
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Pending})
+			w.runs()
+		}, "the process of runner was started 1m ago, and has not taken it yet", "tail ", true},
+		{"a process runs on after its task was done", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(started, 1)
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.AgentDone, StatusAt: w.now.Add(-time.Minute), Dispatch: &core.Dispatch{Agent: "runner", TakenAt: w.now},
+				Heard: map[string]core.Heard{"runner": {At: w.now, Took: w.now}}}
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.AgentDone})
+			w.task.Wakes[0].Tasks = []pipeline.TaskID{2, 1}
+			w.runs()
+		}, "still runs for T-00002, which is agent_done: nothing else is started meanwhile", "→ kill -- -", true},
 		{"a process runs on after its task was blocked", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
@@ -361,7 +379,7 @@ func TestWhy(t *testing.T) {
 			w.taken()
 			w.answered()
 			w.runs()
-		}, "it was sent on 10s ago, and runner has not asked for it since; the process of runner, pid ", "otm stop T-00001", false},
+		}, "it was sent on 10s ago, and runner has not asked for it since; the process of runner, pid ", "kill -- -", false},
 		{"its process died, and so did the dispatcher", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)

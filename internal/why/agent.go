@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -104,6 +105,13 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	return d.plus(explain.WokenNotTaken, "agent", name, "at", w.Accepted, "again", again(v, o)).and(dispatcherProblems(v, t)...)
 }
 
+// atItsEnd is how long a process may run on after its task before that is told.
+const atItsEnd = 10 * time.Second
+
+// leftBehind are the statuses of a task that needs its process no more, besides those that are
+// over.
+var leftBehind = []pipeline.Status{pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed, pipeline.Dormant}
+
 // running is for a task whose agent's process runs. It may still be at a task
 // that a person has ended meanwhile (C5).
 func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
@@ -119,12 +127,12 @@ func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 		is := string(other.Status())
 		if other.State != nil && !core.SameAgent(other.State.Agent, name) {
 			is = "with " + other.State.Agent
-		} else if !other.Status().Over() && other.Status() != pipeline.Blocked {
+		} else if at := other.Status(); !at.Over() && !slices.Contains(leftBehind, at) || v.Now.Sub(other.Since(at)) < atItsEnd {
 			continue
 		}
 		return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", is).isLate()
 	}
-	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent))
+	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent)).and(stands(v)...)
 }
 
 // dispatcherProblems are what keeps an agent from being woken.
@@ -191,7 +199,7 @@ func sentOn(v *view.View, t *view.Task) draft {
 	name, its := t.Agent.Name, v.Agent(t.Agent)
 	d := at(ToTake, t.State.ResumedAt, explain.SentOn, "agent", name, "at", t.State.ResumedAt)
 	if w := its.Outlook.Wake; its.Err == nil && its.Outlook.Health.Running && w != nil && former(t, w) && workingOn(t, its) == nil {
-		return d.plus(explain.AgentRuns, "agent", name, "pid", its.Outlook.Health.PID, "since", w.AskedAt, "end", "otm stop "+t.ID.String())
+		return d.plus(explain.AgentRuns, "agent", name, "pid", its.Outlook.Health.PID, "since", w.AskedAt, "end", fmt.Sprintf("kill -- -%d", its.Outlook.Health.PID)).and(stands(v)...)
 	}
 	return awaited(v, d, t)
 }
@@ -251,10 +259,15 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	} else {
 		d.findings = []explain.Finding{f} // instead of what it does, and how long it is silent
 	}
-	if problem := v.Component(heartbeat.Dispatcher).Problem; problem != nil {
-		d = d.and(*problem) // nothing follows until it runs
+	return d.and(stands(v)...).isLate()
+}
+
+// stands is why nothing follows at all: the dispatcher does not run; nil: it does.
+func stands(v *view.View) []explain.Finding {
+	if f := v.Component(heartbeat.Dispatcher).Problem; f != nil {
+		return []explain.Finding{*f}
 	}
-	return d.isLate()
+	return nil
 }
 
 // held adds what keeps the agent of a task from working on it: a pause by a person or by
