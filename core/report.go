@@ -260,8 +260,8 @@ func (r FailedReport) decide(d *decision) error {
 // it names. If it names neither and is older than the hand-out, its author is unknown.
 func (r FailedReport) author(d *decision) Actor {
 	claims := r.Report.Claims
-	if i := slices.IndexFunc(d.task.Runs, func(run Run) bool { return run.Number == r.Report.Run }); claims == "" && i >= 0 {
-		claims = d.task.Runs[i].Agent
+	if run := pipeline.Find(d.task.Runs, func(run *Run) bool { return run.Number == r.Report.Run }); claims == "" && run != nil {
+		claims = run.Agent
 	}
 	switch {
 	case claims != "" && !SameAgent(claims, d.By.Name):

@@ -184,12 +184,11 @@ func pageCommands() (all []page.Command) {
 
 // edited turns an edit of several fields into edits.
 func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
-	if a.Status != "" {
-		to, ok := pipeline.ParseStatus(a.Status)
-		if !ok {
-			return e, &page.Refusal{Reason: fmt.Sprintf("there is no status %q", a.Status)}
-		}
-		e.Status = &to
+	if e.Status, err = chosen("status", a.Status, pipeline.ParseStatus); err != nil {
+		return e, err
+	}
+	if e.Priority, err = chosen("priority", a.Priority, pipeline.ParsePriority); err != nil {
+		return e, err
 	}
 	if a.Agent != "" {
 		name := pipeline.CleanName(a.Agent)
@@ -204,13 +203,6 @@ func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
 		}
 		e.Agent = &name
 	}
-	if a.Priority != "" {
-		prio, ok := pipeline.ParsePriority(a.Priority)
-		if !ok {
-			return e, &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
-		}
-		e.Priority = &prio
-	}
 	if a.Reason != "" {
 		reason := strings.TrimSpace(a.Reason)
 		if err := checkReason(reason); err != nil {
@@ -222,6 +214,18 @@ func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
 		return e, &page.Refusal{Reason: "nothing was to be changed"}
 	}
 	return e, nil
+}
+
+// chosen returns the word of a closed list that somebody chose; nil: nothing was.
+func chosen[T any](list, word string, parse func(string) (T, bool)) (*T, error) {
+	if word == "" {
+		return nil, nil
+	}
+	value, ok := parse(word)
+	if !ok {
+		return nil, &page.Refusal{Reason: fmt.Sprintf("there is no %s %q", list, word)}
+	}
+	return &value, nil
 }
 
 // errNoTask says that a row, or the row of a step, is no task's.
