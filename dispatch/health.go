@@ -41,6 +41,16 @@ func (h Health) Ignores() time.Time {
 	return h.LeftAlone
 }
 
+// NextRun is when the next run of a task can begin that waits for it: after the pauses of the
+// task and of its agent. It is that of the task where a person paused the agent, who may end
+// that at any time.
+func (h Health) NextRun(t *core.Task, now time.Time) time.Time {
+	if h.AgentState == nil || h.Paused != nil || h.NextStart.After(now.Add(core.ProbeEvery)) { // the clock was set back
+		return t.Wait.Until
+	}
+	return later(t.Wait.Until, h.NextStart)
+}
+
 // Finding returns the first of Findings; nil: there is none.
 func (h Health) Finding(now time.Time) *explain.Finding {
 	if found := h.Findings(now); len(found) > 0 {

@@ -176,14 +176,16 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 
 // nextStart is when an agent may be started next: after its own pause, and if it has nothing
 // but a task that waits for its next run, when that begins. Zero: nothing keeps it.
-func nextStart(health dispatch.Health, waiting []*core.Task, retry *core.Task, now time.Time) (at time.Time) {
-	if health.AgentState != nil && !health.NextStart.After(now.Add(core.ProbeEvery)) { // else the clock was set back
-		at = health.NextStart
+func nextStart(health dispatch.Health, waiting []*core.Task, retry *core.Task, now time.Time) time.Time {
+	if len(waiting) == 0 && retry != nil {
+		return health.NextRun(retry, now)
 	}
-	if len(waiting) == 0 && retry != nil && retry.Wait.Until.After(at) {
-		at = retry.Wait.Until
+	if health.AgentState != nil {
+		if until, waits := health.Waits(now); waits {
+			return until
+		}
 	}
-	return at
+	return time.Time{}
 }
 
 // unconfigured lists the assignees of tasks that are not over whom nobody configured.

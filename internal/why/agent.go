@@ -132,7 +132,7 @@ func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 		}
 		return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", is).isLate()
 	}
-	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent)).and(stands(v)...)
+	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent)).and(noDispatcher(v)...)
 }
 
 // dispatcherProblems are what keeps an agent from being woken.
@@ -199,7 +199,7 @@ func sentOn(v *view.View, t *view.Task) draft {
 	name, its := t.Agent.Name, v.Agent(t.Agent)
 	d := at(ToTake, t.State.ResumedAt, explain.SentOn, "agent", name, "at", t.State.ResumedAt)
 	if w := its.Outlook.Wake; its.Err == nil && its.Outlook.Health.Running && w != nil && former(t, w) && workingOn(t, its) == nil {
-		return d.plus(explain.AgentRuns, "agent", name, "pid", its.Outlook.Health.PID, "since", w.AskedAt, "end", fmt.Sprintf("kill -- -%d", its.Outlook.Health.PID)).and(stands(v)...)
+		return d.plus(explain.AgentRuns, "agent", name, "pid", its.Outlook.Health.PID, "since", w.AskedAt, "end", fmt.Sprintf("kill -- -%d", its.Outlook.Health.PID)).and(noDispatcher(v)...)
 	}
 	return awaited(v, d, t)
 }
@@ -259,11 +259,11 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	} else {
 		d.findings = []explain.Finding{f} // instead of what it does, and how long it is silent
 	}
-	return d.and(stands(v)...).isLate()
+	return d.and(noDispatcher(v)...).isLate()
 }
 
-// stands is why nothing follows at all: the dispatcher does not run; nil: it does.
-func stands(v *view.View) []explain.Finding {
+// noDispatcher is why nothing follows at all: the dispatcher does not run; nil: it does.
+func noDispatcher(v *view.View) []explain.Finding {
 	if f := v.Component(heartbeat.Dispatcher).Problem; f != nil {
 		return []explain.Finding{*f}
 	}

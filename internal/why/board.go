@@ -323,8 +323,8 @@ func toRetry(v *view.View, t *view.Task) draft {
 	if t.Agent != nil {
 		h := v.Agent(t.Agent).Outlook.Health
 		stopped = h.AgentState != nil && (h.Paused != nil || !h.LeftAlone.IsZero())
-		if h.AgentState != nil && h.Paused == nil && h.NextStart.After(until) {
-			until = h.NextStart
+		if at := h.NextRun(t.State, v.Now); at.After(until) {
+			until = at
 			if !stopped {
 				more = append(more, explain.New(explain.AgentHeld, "agent", t.Agent.Name))
 			}
