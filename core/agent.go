@@ -68,16 +68,18 @@ type Pause struct {
 }
 
 // Ends says for the sake of which task OTM ends the process of an agent, in whose run it
-// works: the run is canceled, or it lasts too long.
+// works: the run is canceled, or it lasts too long, or the process was killed and something
+// that it had started goes on.
 type Ends struct {
-	Task  pipeline.TaskID `json:"task"`
-	Since time.Time       `json:"since"`
-	Late  bool            `json:"late,omitempty"` // it lasts longer than max_runtime
+	Task   pipeline.TaskID `json:"task"`
+	Since  time.Time       `json:"since"`
+	Late   bool            `json:"late,omitempty"` // it lasts longer than max_runtime
+	Orphan bool            `json:"orphan,omitempty"`
 }
 
 // Canceled reports whether OTM ends the process because its run was canceled: its end then
 // tells nothing of the agent.
-func (e *Ends) Canceled() bool { return e != nil && !e.Late }
+func (e *Ends) Canceled() bool { return e != nil && !e.Late && !e.Orphan }
 
 // EndedStart is a start that ended.
 type EndedStart struct {

@@ -56,8 +56,8 @@ func (r Report) decide(d *decision) error {
 			return err
 		}
 	}
-	if t.Queued() && r.isNote() { // a word about a task that waits does not begin it
-		d.emit(Noted{Drop: r.Drop, Heard: r.Dropped})
+	if t.Queued() && r.isNote() || r.isWord() && r.before(t, d.At) { // a word about a task that waits does not begin it
+		d.emit(r.noted())
 		r.say(d)
 		return nil
 	}
@@ -72,17 +72,12 @@ func (r Report) decide(d *decision) error {
 	if err != nil {
 		return err
 	}
-	noted := Noted{Drop: r.Drop, Heard: r.Dropped}
+	noted := r.noted()
 	unblocks := t.Status == pipeline.Blocked && to != "" && to != pipeline.Blocked
 	endsRework := to == pipeline.AgentDone && t.Status != to && t.Reason != "" && t.Question == "" // an answer stays with its question
-	if r.Reason != "" {
-		noted.Reason = &r.Reason
-	} else if unblocks || endsRework {
+	if r.Reason == "" && (unblocks || endsRework) {
 		none := ""
 		noted.Reason = &none
-	}
-	if r.Result != "" {
-		noted.Result = &r.Result
 	}
 	if t.Out() && !t.Taken() {
 		d.emit(Acknowledged{By: TakenByUpdate, Heard: r.Dropped})
@@ -115,21 +110,44 @@ func (r Report) decide(d *decision) error {
 			return err
 		}
 	}
-	if r.Message.Text != "" {
-		r.say(d)
-	}
+	r.say(d)
 	return nil
 }
 
-// say puts the message into the thread of the task.
+// noted is the event of the report, with its words.
+func (r Report) noted() Noted {
+	noted := Noted{Drop: r.Drop, Heard: r.Dropped}
+	if r.Reason != "" {
+		noted.Reason = &r.Reason
+	}
+	if r.Result != "" {
+		noted.Result = &r.Result
+	}
+	return noted
+}
+
+// say puts the message of the report, if it has one, into the thread of the task.
 func (r Report) say(d *decision) {
-	r.Message.Tag = cmp.Or(r.Message.Tag, pipeline.TagProgress)
-	d.emit(Said{r.Message, r.Dropped})
+	if r.Message.Text != "" {
+		r.Message.Tag = cmp.Or(r.Message.Tag, pipeline.TagProgress)
+		d.emit(Said{r.Message, r.Dropped})
+	}
 }
 
 // isNote reports whether the report is only a message.
 func (r Report) isNote() bool {
 	return r.Message.Text != "" && r.Status == "" && len(r.Steps) == 0 && r.Reason == "" && r.Result == ""
+}
+
+// before reports whether the report is older than the task's hand-out, which has not been
+// taken. Now is before the hand-out if the clock was set back: then its times tell nothing.
+func (r Report) before(t *Task, now time.Time) bool {
+	return t.Out() && !t.Taken() && !r.Dropped.IsZero() && r.Dropped.Before(t.Dispatch.At) && !now.Before(t.Dispatch.At)
+}
+
+// isWord reports whether the report neither ticks a step nor moves a task that its agent has.
+func (r Report) isWord() bool {
+	return len(r.Steps) == 0 && (r.Status == "" || r.Status == pipeline.InProgress)
 }
 
 // noStep refuses a command that names a step that does not exist.

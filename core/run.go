@@ -108,6 +108,16 @@ func (rs Runs) Last() *Run {
 	return &rs[len(rs)-1]
 }
 
+// LastOf is the last run of an agent; nil: it began none.
+func (rs Runs) LastOf(agent string) *Run {
+	for i := range slices.Backward(rs) {
+		if SameAgent(rs[i].Agent, agent) {
+			return &rs[i]
+		}
+	}
+	return nil
+}
+
 // Asker is the agent of the last run that was paused; "": none was.
 func (rs Runs) Asker() string {
 	for _, r := range slices.Backward(rs) {

@@ -52,6 +52,21 @@ func (w *world) health() Health {
 	return h
 }
 
+// outlook is the one of alpha with its tasks.
+func (w *world) outlook() Outlook {
+	w.Helper()
+	tasks, err := w.store.Tasks(context.Background(), core.Filter{Live: true, Agent: "alpha"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	o := &Outlooks{Dir: w.dir, Agents: w.agents, Store: w.store, Now: w.clock.Now(), Times: pipeline.DefaultTimes}
+	look, err := o.Of(context.Background(), w.agent("alpha"), tasks)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return look
+}
+
 // letEnd lets alpha's process end by itself.
 func (w *world) letEnd() {
 	w.Helper()
@@ -96,6 +111,23 @@ func TestC5ProcessOfCanceledRunEnds(t *testing.T) {
 			want(t, "for it", wakes[len(wakes)-1].Via, pipeline.TriggerExec)
 		})
 	}
+}
+
+// The agent that was given the task instead takes it before the process of the former one has
+// ended: that is still ended, and its end is no failure.
+func TestEndedBesideTheNextAgent(t *testing.T) {
+	t.Parallel()
+	w, id, other, gone := newStopWorld(t)
+	w.edit(id, w.assignee("beta"))
+	w.d.Store = &staleStore{w.store, func() { want(t, "takes", w.next("beta"), id) }}
+	w.pass()
+	want(t, "it is gone with its child", w.line(gone), "")
+	w.ended()
+	w.pass()
+	h := w.health()
+	want(t, "its agent", words(h.Ends == nil, h.Failures, h.Fruitless), "true 0 0")
+	want(t, "the runs", w.runsOf(id), "1 canceled, 2 ")
+	want(t, "its other task", words(w.record(other).Status, len(w.record(other).Wakes)), words(pipeline.Assigned, 1))
 }
 
 // A process is ended only for the run in which it works now: not for one that it left for

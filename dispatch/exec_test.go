@@ -24,10 +24,12 @@ import (
 	"otm/pipeline"
 )
 
-// newExecWorld is a world in which alpha is started by a shell script.
+// newExecWorld is a world in which alpha is started by a shell script, and beta looks by
+// itself.
 func newExecWorld(t *testing.T, script string, args ...string) *world {
 	t.Helper()
-	w := newWorld(t, "alpha")
+	w := newWorld(t, "alpha", "beta")
+	w.agents[1].Trigger = pipeline.TriggerNone
 	path := filepath.Join(t.TempDir(), "agent.sh")
 	w.write(path, []byte(script))
 	w.agents[0].Trigger = pipeline.TriggerExec

@@ -18,22 +18,25 @@ import (
 //
 // A command that ends by itself may leave something running. One that a signal ends
 // may not: the next one would work beside its children. They inherit the lock of the
-// group, which is held until they have ended, also if the helper is killed.
+// group, which is held until they have ended. If the helper is killed, and the command with
+// it, the dispatcher ends them.
 
 func groupLock(dir, agent string) string { return filepath.Join(dir, "locks", "execgroup-"+agent) }
 
 // Process is the process of an agent.
 type Process struct {
 	Running bool      // it runs, or what a killed one left
+	Orphan  bool      // its helper was killed, and with it the command: what runs is what that had started
 	PID     int       // it leads the group of the agent's command; 0: not known
 	Started time.Time // zero: not known
 }
 
 func processOf(dir, agent string) (p Process) {
-	for _, path := range []string{execLock(dir, agent), groupLock(dir, agent)} {
+	for i, path := range []string{execLock(dir, agent), groupLock(dir, agent)} {
 		if p.PID, p.Running = lock.Holder(path); !p.Running {
 			continue
 		}
+		p.Orphan = i > 0
 		if info, err := os.Stat(path); err == nil {
 			p.Started = info.ModTime() // it wrote its id then
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
 )
@@ -51,21 +52,26 @@ func TestC5HintEndsTheGroup(t *testing.T) {
 }
 
 // The helper alone is killed, and its command with it. A child lives on: nothing is
-// started beside it, and the group can be ended as before.
+// started beside it. OTM ends it, as the helper would have, and by force if need be. The run
+// counts as one that was killed.
 func TestKilledHelperLeavesAChild(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, `(trap '' TERM; exec 4> alive; while :; do sleep 1000; done) & echo up > up; exec sleep 1000`)
 	pid, gone := w.hangs("alive")
+	want(t, "takes", w.next("alpha"), pipeline.TaskID(1))
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	w.ended()
-	h, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "what it left runs", words(h.Running, h.PID == pid, err), "true true <nil>")
+	w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
+	h := w.health()
+	want(t, "what it left runs", words(h.Running, h.Orphan, h.PID == pid, h.Finding(w.clock.Now()).Code), words(true, true, true, explain.AgentOrphan))
+	want(t, "the task is left", w.outlook().Left[1], true)
 	want(t, "nothing is started beside it", w.pass().Woken, 0)
-	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	h = w.health()
+	want(t, "told to end", words(h.Ends.Task, h.Ends.Orphan, h.Finding(w.clock.Now()).Code), words("T-00001", true, explain.AgentEnding))
+	w.clock.Advance(endWait)
+	w.pass()
 	want(t, "it is gone", w.line(gone), "")
 	free, err := lock.Acquire(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
 	if err != nil {
@@ -73,7 +79,8 @@ func TestKilledHelperLeavesAChild(t *testing.T) {
 	}
 	free.Release()
 	w.pass()
-	want(t, "the end is noted", w.record(1).Wakes[0].Exit, "killed; nobody saw how")
+	task := w.record(1)
+	want(t, "the end", words(task.Wakes[0].Exit, task.Runs.Last().Ending, w.health().Failures, w.health().Ends == nil), "killed; nobody saw how failed 1 true")
 }
 
 // A command that a signal ended takes its children along.

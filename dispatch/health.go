@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -67,15 +68,20 @@ func (h Health) Findings(now time.Time) (found []explain.Finding) {
 	case h.Running && !h.Hangs.IsZero():
 		found = append(found, h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID))
 	case h.Running && h.Ends != nil:
-		why := "was taken from it"
-		if h.Ends.Late {
-			why = "takes longer than its max_runtime"
+		why := fmt.Sprintf("%v was taken from it", h.Ends.Task)
+		switch {
+		case h.Ends.Late:
+			why = fmt.Sprintf("%v takes longer than its max_runtime", h.Ends.Task)
+		case h.Ends.Orphan:
+			why = fmt.Sprintf("the command was killed that had started it for %v", h.Ends.Task)
 		}
 		code := explain.AgentEnding
 		if h.endsLate(now) {
 			code = explain.AgentWillNotEnd
 		}
 		found = append(found, h.found(code, "task", h.Ends.Task, "since", h.Ends.Since, "pid", h.PID, "why", why))
+	case h.Orphan:
+		found = append(found, h.found(explain.AgentOrphan, "pid", h.PID))
 	}
 	if h.Paused != nil {
 		reason := h.Paused.Reason
@@ -162,7 +168,11 @@ type Outlooks struct {
 type Outlook struct {
 	Wake *core.Wake // the last one, for any task; nil: there was none
 	Took bool       // it took a task since Wake
+	Over bool       // the start that followed Wake has ended
 	Due  time.Time  // when the dispatcher looks at it again at the latest; zero: when something happens
+	// Left are the tasks that the agent took, if its process has ended with them unfinished and
+	// nobody has gone on with them.
+	Left map[pipeline.TaskID]bool
 	// Continues are the unfinished tasks for which the agent is woken to continue, as its
 	// turn at the gateway ended well; each with when.
 	Continues map[pipeline.TaskID]time.Time
@@ -179,7 +189,13 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 	s.foresee()
 	s.state.Hangs = s.hangsSince() // the dispatcher has not noted it yet
 	_, last := s.lastWake()
-	look := Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: s.planWake().due, Health: Health{s.state, s.Process}}
+	look := Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: s.planWake().due, Health: Health{s.state, s.Process}, Left: map[pipeline.TaskID]bool{}}
+	_, look.Over = s.ended(last)
+	for _, t := range s.tasks {
+		if isLeftBy(s, t) {
+			look.Left[t.ID] = true
+		}
+	}
 	if last != nil && endedWell(last) {
 		look.Continues = map[pipeline.TaskID]time.Time{}
 		for _, t := range s.tasks {

@@ -273,15 +273,24 @@ func (s *situation) planAfterTask(p plan) plan {
 	return p.until(heard.Add(afterTask), "has just ended a task and takes the next by itself")
 }
 
-// ends returns why OTM ends the agent's process: the run in which it works was canceled,
-// or lasts too long, or it took nothing for that long; nil: it does not. A process works in the
-// run of the task that it took last, or was given last.
+// ends returns why OTM ends the agent's process; nil: it does not.
 func (s *situation) ends() *core.Ends {
 	if !s.Running {
 		return nil
 	}
-	since := s.Started
 	of, w := s.lastWake()
+	ends := s.endsRun(of, w)
+	if ends == nil && s.Orphan && of != nil {
+		ends = &core.Ends{Task: of.ID, Since: s.now.UTC(), Orphan: true}
+	}
+	return ends
+}
+
+// endsRun returns that OTM ends the agent's process as the run in which it works was canceled,
+// or lasts too long, or it took nothing for that long; nil: none of it. A process works in the
+// run of the task that it took last, or was given last. The last wake is w, of a task.
+func (s *situation) endsRun(of *core.Task, w *core.Wake) *core.Ends {
+	since := s.Started
 	if w != nil {
 		since = w.AskedAt
 	}
@@ -294,12 +303,12 @@ func (s *situation) ends() *core.Ends {
 	if late := s.lateStart(); last == nil && !late.IsZero() && !s.now.Before(late) {
 		return &core.Ends{Task: of.ID, Since: s.now.UTC(), Late: true}
 	}
-	if last == nil || last.Runs.Last() == nil || !core.SameAgent(last.Runs.Last().Agent, s.agent.Name) {
+	if last == nil || last.Runs.LastOf(s.agent.Name) == nil {
 		return nil
 	}
-	late := lateAt(last, s.types)
-	ends := core.Ends{Task: last.ID, Since: s.now.UTC(), Late: !late.IsZero() && !s.now.Before(late)}
-	if !ends.Late && last.Runs.Last().Ending != core.EndCanceled {
+	own, late := last.Runs.LastOf(s.agent.Name), lateAt(last, s.types)
+	ends := core.Ends{Task: last.ID, Since: s.now.UTC(), Late: own == last.Runs.Open() && !late.IsZero() && !s.now.Before(late)}
+	if !ends.Late && own.Ending != core.EndCanceled {
 		return nil
 	}
 	return &ends
@@ -478,6 +487,20 @@ func (s *situation) again(t *core.Task) (at time.Time, ok bool) {
 		at = s.after(heard.At, d)
 	}
 	return at, ok
+}
+
+// isLeftBy reports whether the process of an agent with a command took the task, has ended without
+// a result, and nobody has gone on with the task.
+func isLeftBy(s *situation, t *core.Task) bool {
+	_, w := s.lastWake()
+	if !s.isUnfinished(t) || s.Running && !s.Orphan || w == nil || s.agent.Trigger != pipeline.TriggerExec {
+		return false
+	}
+	heard := t.LastHeard()
+	if w.Ended.IsZero() {
+		return !w.Accepted.IsZero() && !heard.Before(w.AskedAt)
+	}
+	return !heard.After(w.Ended)
 }
 
 // byHand reports whether an agent with a command claimed a task in a session that somebody

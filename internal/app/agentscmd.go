@@ -29,11 +29,13 @@ task comes next, and how many tasks it has. States:
   working         it took the task that is shown, and has not ended it
   woken           it was woken, and has taken nothing yet
   still runs      its process runs on, with no task to work on
-  ending          it has nothing, and OTM told its process to end
+  ending          OTM told its process, or what a killed one left, to end
+  ended           its process ended, and left the task that is shown unfinished
   free            it has nothing to do, or looks for tasks by itself
   not ready       its workspace or its command is missing
-  waits           it is not started before the time that is shown, or before
-                  another agent has ended, as max_running says
+  waits           it is not started before the time that is shown, before another
+                  agent has ended, as max_running says, or before the dispatcher
+                  runs
   paused          by a person, until otm resume
   left alone      its runs failed; it is started only for a probe
   not configured  tasks name it, and neither otm.toml nor the gateway does
@@ -113,9 +115,15 @@ func printRegistry(h *Home, v *view.View, agents []AgentLine) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	told := map[string]bool{} // what is not of one agent
 	for _, a := range agents {
 		for _, f := range a.Findings {
-			f.Text = a.Name + ": " + f.Text
+			if f.Args["agent"] == "" && f.Task == 0 && told[f.Text] {
+				continue
+			}
+			if told[f.Text] = true; f.Args["agent"] != "" || f.Task != 0 {
+				f.Text = a.Name + ": " + f.Text
+			}
 			printProblem(h.Out, "", &f)
 		}
 	}

@@ -235,6 +235,11 @@ func (w *whyWorld) begun() {
 	w.status(pipeline.New)
 }
 
+// noDispatcher lets the dispatcher have ended.
+func (w *whyWorld) noDispatcher() {
+	put(w, heartbeat.ResidentLock(w.h.Dir, heartbeat.Dispatcher), fmt.Sprintln(os.Getpid()))
+}
+
 // failUpdate leaves an update that failed, as the injector notes it.
 func (w *whyWorld) failUpdate() {
 	put(w, filepath.Join(w.h.Dir, inbox.FailedDir, "u.json"),
@@ -384,8 +389,19 @@ func TestWhy(t *testing.T) {
 			w.byCommand()
 			w.woken(started, 1)
 			w.taken()
-			put(w, heartbeat.ResidentLock(w.h.Dir, heartbeat.Dispatcher), fmt.Sprintln(os.Getpid()))
+			w.noDispatcher()
 		}, "otm-dispatcher ran 0s ago and does not run any more", "otm up", true},
+		{"at work, and the dispatcher has died", func(w *whyWorld) {
+			w.status(pipeline.InProgress)
+			w.taken()
+			w.noDispatcher()
+		}, "gate works on it, 1 of 1 steps open, last heard 1m ago; otm-dispatcher ran 0s ago and does not run any more", "otm up", false},
+		{"its process ended, and its last report waits", func(w *whyWorld) {
+			w.byCommand()
+			w.taken()
+			w.woken(func(_ int, wake *core.Wake) { wake.Exit, wake.Ended = "exit status 1", w.now }, 1)
+			w.dropUpdate()
+		}, "was taken by runner, whose process has ended (exit status 1); what it reported last is not applied yet; 1 update of it waits", "", false},
 		{"its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(func(_ int, wake *core.Wake) {
@@ -664,6 +680,57 @@ func TestWhy(t *testing.T) {
 				t.Errorf("told of by --all: %v, want %v (%+v)", got, c.slow, r)
 			}
 		})
+	}
+}
+
+// An agent whose process ended while the dispatcher does not run works on nothing: agents,
+// status and the page say so, each with what to start. An agent that has a task to do waits.
+func TestToldWithoutDispatcher(t *testing.T) {
+	t.Parallel()
+	w := newWhyWorld(t)
+	w.byCommand()
+	w.status(pipeline.InProgress)
+	w.taken()
+	w.woken(func(_ int, wake *core.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", w.now }, 1)
+	w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.New}
+	w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "gate", Status: pipeline.New})
+	w.noDispatcher()
+	v := w.view()
+	agents, err := AgentLines(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for _, a := range agents {
+		told[a.Name] = fmt.Sprint(a.State, " ", a.TaskID, " next ", a.Next)
+		for _, f := range a.Findings {
+			told[a.Name] += fmt.Sprint(" ", f.Code)
+		}
+	}
+	want := map[string]string{"gate": "waits T-00000 next T-00002 component_ended", "runner": "ended T-00001 next T-00000 workspace_missing taken_ended component_ended"}
+	for name := range want {
+		if told[name] != want[name] {
+			t.Errorf("%s: %s, want %s", name, told[name], want[name])
+		}
+	}
+	if problems := v.Problems(); !slices.ContainsFunc(problems, func(f explain.Finding) bool { return f.Code == explain.TakenEnded && f.Task == 1 }) {
+		t.Errorf("problems %v, without the agent that died", problems)
+	}
+}
+
+// Who waits as max_running says is told for whom, also for a process that runs on with no task.
+func TestWhyTellsOfTheLimit(t *testing.T) {
+	t.Parallel()
+	w := newWhyWorld(t)
+	w.h.Config.Times.MaxRunning = 1
+	w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.Blocked, Steps: []core.Step{{ID: 1, Title: "b"}},
+		Dispatch: &core.Dispatch{Agent: "runner", At: w.now, TakenAt: w.now}}
+	w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Blocked})
+	w.runs()
+	r, err := why.Of(w.view(), 1)
+	want := "gate waits: 1 agent is at work, as many as max_running allows: runner (still runs)"
+	if err != nil || !strings.HasSuffix(r.Sentence, want) || r.Next != "otm agents" {
+		t.Errorf("%q → %q, %v; want %q", r.Sentence, r.Next, err, want)
 	}
 }
 

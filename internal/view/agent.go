@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,27 @@ func (v *View) Agent(a *pipeline.Agent) *Agent {
 	}
 	its.Outlook, its.Err = v.outlooks.Of(v.ctx, a, tasks)
 	return its
+}
+
+// LeftBy says that the process of an agent ended and left a task unfinished that it took; nil:
+// that is not known.
+func LeftBy(v *View, its *Agent, taken *Task) *explain.Finding {
+	if its.Err != nil || !its.Outlook.Left[taken.ID] {
+		return nil
+	}
+	w := its.Outlook.Wake
+	code, args := explain.TakenEnded, []any{"agent", its.Name, "exit", cmp.Or(w.Exit, "nobody saw how"), "log", v.AgentLog(its.Agent), "other", taken.ID}
+	switch {
+	case len(taken.Updates) > 0:
+		code = explain.TakenUnapplied
+	case w.Ended.IsZero():
+		code = explain.TakenGone
+	}
+	if !w.Ended.IsZero() {
+		args = append(args, "at", w.Ended)
+	}
+	f := explain.New(code, args...)
+	return &f
 }
 
 // Silent lists the tasks on which an agent is at work and of which nothing was heard for

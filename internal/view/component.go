@@ -104,7 +104,7 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 			}
 			c.Found = append(c.Found, explain.New(explain.ComponentWaits, "component", c.ID, "method", f.Args["method"], "until", f.Args["until"]))
 		case explain.AgentPaused, explain.AgentPausing, explain.AgentLater, explain.AgentLimited, explain.AgentLeftAlone, explain.AgentHangs,
-			explain.AgentEnding, explain.AgentWillNotEnd, explain.WorkspaceMissing, explain.WorkspaceUnreadable, explain.WorkspaceNoDir, explain.WorkspaceSilent:
+			explain.AgentEnding, explain.AgentWillNotEnd, explain.AgentOrphan, explain.WorkspaceMissing, explain.WorkspaceUnreadable, explain.WorkspaceNoDir, explain.WorkspaceSilent:
 			// judged by AgentProblems
 		default:
 			c.Found = append(c.Found, f)

@@ -1,12 +1,14 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"otm/core"
 	"otm/dispatch"
+	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/patience"
 	"otm/pipeline"
@@ -20,17 +22,18 @@ const (
 	Working      Doing = "working"    // it took a task and has not finished it
 	Woken        Doing = "woken"      // it was woken, and has taken nothing yet
 	StillRuns    Doing = "still runs" // its process runs on, with no task to work on
-	Ending       Doing = "ending"     // it has nothing, and OTM told its process to end
+	Ending       Doing = "ending"     // OTM told its process, or what a killed one left, to end
+	Ended        Doing = "ended"      // its process ended, and left the task unfinished
 	Free         Doing = "free"       // it works on nothing, and may be given a task at once
 	NotReady     Doing = "not ready"  // its workspace or its command is missing
-	Waits        Doing = "waits"      // it is not started before Until
+	Waits        Doing = "waits"      // it is not started before Until, another agent's end, or the dispatcher's start
 	Paused       Doing = "paused"     // by a person
 	LeftAlone    Doing = "left alone" // its runs failed: OTM starts it for a probe only
 	Unconfigured Doing = "not configured"
 )
 
 // Doings lists them.
-var Doings = []Doing{Working, Woken, StillRuns, Ending, Free, NotReady, Waits, Paused, LeftAlone, Unconfigured}
+var Doings = []Doing{Working, Woken, StillRuns, Ending, Ended, Free, NotReady, Waits, Paused, LeftAlone, Unconfigured}
 
 // Registered is an agent, and what it is doing.
 type Registered struct {
@@ -53,6 +56,7 @@ type Registered struct {
 // and that nobody configured.
 func RegistryOf(v *View) []Registered {
 	all := []Registered{}
+	down := v.Component(heartbeat.Dispatcher).Problem
 	for i := range v.Agents {
 		a := &v.Agents[i]
 		r := Registered{Name: a.Name, Kind: "ai", Trigger: a.Trigger, Source: a.Source, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{}}
@@ -61,6 +65,12 @@ func RegistryOf(v *View) []Registered {
 		}
 		r.fill(v.Agent(a), v.Now)
 		problems := append(v.AgentProblems(a), Silent(v, a)...)
+		if down != nil && r.isStarted() && len(r.Tasks) > 0 {
+			problems = append(problems, *down)
+			if r.State == Free && r.Next != 0 {
+				r.State = Waits
+			}
+		}
 		if wrong := unready(v, a); wrong != nil && r.State == Free {
 			r.State = NotReady
 			if !slices.ContainsFunc(problems, wrong.Equal) {
@@ -72,7 +82,7 @@ func RegistryOf(v *View) []Registered {
 		}
 		all = append(all, r)
 	}
-	if v.Times.MaxRunning > 0 && AtWork(all) >= v.Times.MaxRunning {
+	if limitReached(v, all) != nil {
 		for i := range all {
 			if r := &all[i]; r.isStarted() && r.State == Free && r.Next != 0 {
 				r.State = Waits
@@ -82,14 +92,36 @@ func RegistryOf(v *View) []Registered {
 	return append(all, unconfigured(v)...)
 }
 
-// AtWork counts the agents that count for max_running.
-func AtWork(all []Registered) (n int) {
-	for _, r := range all {
-		if r.isStarted() && slices.Contains([]Doing{Working, Woken, StillRuns, Ending}, r.State) {
-			n++
-		}
+// LimitReached says who is at work, if an agent has to wait for that as max_running says; nil:
+// none has to.
+func LimitReached(v *View, agent string) *explain.Finding {
+	who := limitReached(v, RegistryOf(v))
+	if who == nil {
+		return nil
 	}
-	return n
+	names, look := []string{}, ""
+	for _, r := range who {
+		name := r.Name
+		if r.State != Working && r.State != Woken {
+			name += fmt.Sprintf(" (%s)", r.State)
+			look = "otm agents"
+		}
+		names = append(names, name)
+	}
+	f := explain.New(explain.LimitReached, "agent", agent, "n", v.Times.MaxRunning, "who", strings.Join(names, ", "), "look", look)
+	return &f
+}
+
+// limitReached returns the agents that are at work, if they are as many as max_running allows;
+// nil: more may be started.
+func limitReached(v *View, all []Registered) []Registered {
+	who := pipeline.Filter(all, func(r Registered) bool {
+		return r.isStarted() && slices.Contains([]Doing{Working, Woken, StillRuns, Ending}, r.State)
+	})
+	if v.Times.MaxRunning == 0 || len(who) < v.Times.MaxRunning {
+		return nil
+	}
+	return who
 }
 
 // isStarted reports whether OTM starts the agent.
@@ -113,7 +145,7 @@ func unready(v *View, a *pipeline.Agent) *explain.Finding {
 // fill fills in what an agent is doing, by its tasks and its runs.
 func (r *Registered) fill(a *Agent, now time.Time) {
 	var at, retry *core.Task // retry is the one whose next run begins first
-	var waiting []*core.Task
+	var waiting, fresh []*core.Task
 	var heard time.Time
 	for _, t := range a.Tasks {
 		if !t.Status().Over() {
@@ -135,15 +167,20 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 			at = s
 		case s.Waiting():
 			waiting = append(waiting, s)
+		case t.Status() == pipeline.New:
+			fresh = append(fresh, s)
 		case s.Wait.BacksOff(now) && (retry == nil || s.Wait.Until.Before(retry.Wait.Until)):
 			retry = s
 		}
 	}
 	dispatch.ByPriority(waiting)
+	dispatch.ByPriority(fresh)
 	r.Heard = timeOrNil(heard)
 	switch {
 	case len(waiting) > 0:
 		r.Next = waiting[0].ID
+	case len(fresh) > 0:
+		r.Next = fresh[0].ID
 	case retry != nil:
 		r.Next = retry.ID
 	}
@@ -158,17 +195,19 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 		r.State, r.Since, r.Until = LeftAlone, timeOrNil(health.LeftAlone), timeOrNil(nextStart(health, waiting, retry, now))
 	case at != nil && a.Person:
 		r.State, r.Since = Working, timeOrNil(at.StatusAt)
+	case health.AgentState != nil && health.Running && health.Ends != nil && (at == nil || health.Orphan):
+		r.State, r.Since = Ending, timeOrNil(health.Ends.Since)
+	case at != nil && a.Outlook.Left[at.ID]:
+		r.State, r.Since = Ended, timeOrNil(wake.Ended)
 	case at != nil:
 		r.State, r.Since = Working, timeOrNil(at.Dispatch.TakenAt)
-	case health.AgentState != nil && health.Running && health.Ends != nil:
-		r.State, r.Since = Ending, timeOrNil(health.Ends.Since)
-	case wake != nil && !a.Outlook.Took && wake.Ended.IsZero() && wake.MaybeQueued():
+	case wake != nil && !a.Outlook.Took && !a.Outlook.Over && wake.MaybeQueued():
 		r.State, r.Since = Woken, timeOrNil(wake.AskedAt)
 	case health.AgentState != nil && health.Running:
 		r.State = StillRuns
 	default:
 		r.State = Free
-		if until := nextStart(health, waiting, retry, now); until.After(now) && r.Next != 0 {
+		if until := nextStart(health, waiting, retry, now); until.After(now) {
 			r.State, r.Until = Waits, timeOrNil(until)
 		}
 	}

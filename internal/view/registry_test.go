@@ -28,8 +28,11 @@ func TestRegistered(t *testing.T) {
 		tasks  []*Task
 		wake   *core.Wake
 		runs   core.AgentState
-		alive  bool // its process
-		took   bool // it took a task since its wake
+		alive  bool            // its process
+		took   bool            // it took a task since its wake
+		over   bool            // the start of its wake has ended
+		orphan bool            // its process is what a killed one left
+		left   pipeline.TaskID // by a process that ended
 		state  Doing
 		at     pipeline.TaskID
 		next   pipeline.TaskID
@@ -40,7 +43,12 @@ func TestRegistered(t *testing.T) {
 		{name: "the urgent one is next", tasks: []*Task{task(1, nil), task(2, func(s *core.Task) { s.Priority = pipeline.High })}, state: Free, next: 2},
 		{name: "at work", tasks: []*Task{task(1, taken), task(2, nil)}, state: Working, at: 1, next: 2},
 		{name: "woken", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Second), Accepted: now}, state: Woken, next: 1},
-		{name: "its run ended", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), StartResult: core.StartResult{Ended: now}}, state: Free, next: 1},
+		{name: "its run ended", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), StartResult: core.StartResult{Ended: now}}, over: true, state: Free, next: 1},
+		{name: "its process is gone", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), Accepted: now}, over: true, state: Free, next: 1},
+		{name: "its process ended, and left its task", tasks: []*Task{task(1, taken), task(2, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), StartResult: core.StartResult{Ended: now}}, over: true, left: 1, state: Ended, at: 1, next: 2},
+		{name: "what a killed one left is ended", tasks: []*Task{task(1, taken)}, runs: core.AgentState{Ends: &core.Ends{Task: 1, Orphan: true}}, alive: true, orphan: true, state: Ending, at: 1},
+		{name: "its run takes too long, and is ended", tasks: []*Task{task(1, taken)}, runs: core.AgentState{Ends: &core.Ends{Task: 1, Late: true}}, alive: true, state: Working, at: 1},
+		{name: "its task was not handed out yet", tasks: []*Task{task(1, func(s *core.Task) { s.Status, s.Dispatch = pipeline.New, nil })}, state: Free, next: 1},
 		{name: "OTM ends its process", tasks: []*Task{task(1, nil)}, runs: core.AgentState{Ends: &core.Ends{Task: 2}}, alive: true, state: Ending, next: 1},
 		{name: "waits", tasks: []*Task{task(1, nil)}, runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, next: 1},
 		{name: "waits with a task that waits for its next run", tasks: []*Task{task(1, func(s *core.Task) {
@@ -57,7 +65,7 @@ func TestRegistered(t *testing.T) {
 		{name: "it unblocked its task itself", tasks: []*Task{task(1, func(s *core.Task) { taken(s); s.ResumedAt, s.ResumedBy = now, core.Agent })}, state: Working, at: 1},
 		{name: "answered, and not asked for", tasks: []*Task{task(1, func(s *core.Task) { taken(s); s.ResumedAt = now })}, state: Free, next: 1},
 		{name: "its process runs on", wake: &core.Wake{AskedAt: ago(time.Minute), Accepted: now}, took: true, alive: true, state: StillRuns},
-		{name: "would wait, and has nothing to do", runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Free},
+		{name: "it has nothing, and the next task would wait", runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, until: now.Add(time.Minute)},
 		{name: "left alone", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour)}, state: LeftAlone, at: 1},
 		{name: "paused", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour), Paused: &core.Pause{At: now}}, state: Paused, at: 1},
 		{name: "a person at work", person: true, tasks: []*Task{task(1, func(s *core.Task) { s.Status = pipeline.InProgress })}, state: Working, at: 1},
@@ -65,7 +73,7 @@ func TestRegistered(t *testing.T) {
 	} {
 		a := &Agent{Agent: &pipeline.Agent{Name: "a", Person: tt.person}, Tasks: tt.tasks}
 		if !tt.person {
-			a.Outlook = dispatch.Outlook{Wake: tt.wake, Took: tt.took, Health: dispatch.Health{AgentState: &tt.runs, Process: dispatch.Process{Running: tt.alive}}}
+			a.Outlook = dispatch.Outlook{Wake: tt.wake, Took: tt.took, Over: tt.over, Left: map[pipeline.TaskID]bool{tt.left: tt.left != 0}, Health: dispatch.Health{AgentState: &tt.runs, Process: dispatch.Process{Running: tt.alive, Orphan: tt.orphan}}}
 		}
 		r := Registered{Tasks: map[pipeline.Status]int{}}
 		r.fill(a, now)

@@ -80,11 +80,15 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 		}
 		return d // held names them
 	}
+	var limit *explain.Finding
+	if v.Times.MaxRunning > 0 && (w == nil || !w.Ended.IsZero() || former(t, w)) && !o.Health.Running {
+		limit = view.LimitReached(v, name)
+	}
 	switch {
 	case o.Health.Running:
 		return running(v, d, t, o)
-	case v.Times.MaxRunning > 0 && (w == nil || !w.Ended.IsZero() || former(t, w)) && view.AtWork(view.RegistryOf(v)) >= v.Times.MaxRunning:
-		return d.plus(explain.LimitReached, "agent", name, "n", v.Times.MaxRunning)
+	case limit != nil:
+		return d.and(*limit)
 	case w == nil || former(t, w):
 		return d.plus(explain.NotWoken, "agent", name).and(dispatcherProblems(v, t)...)
 	case w.Refused != "":
@@ -132,7 +136,7 @@ func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 		}
 		return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", is).isLate()
 	}
-	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent)).and(noDispatcher(v)...)
+	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent))
 }
 
 // dispatcherProblems are what keeps an agent from being woken.
@@ -199,7 +203,7 @@ func sentOn(v *view.View, t *view.Task) draft {
 	name, its := t.Agent.Name, v.Agent(t.Agent)
 	d := at(ToTake, t.State.ResumedAt, explain.SentOn, "agent", name, "at", t.State.ResumedAt)
 	if w := its.Outlook.Wake; its.Err == nil && its.Outlook.Health.Running && w != nil && former(t, w) && workingOn(t, its) == nil {
-		return d.plus(explain.AgentRuns, "agent", name, "pid", its.Outlook.Health.PID, "since", w.AskedAt, "end", fmt.Sprintf("kill -- -%d", its.Outlook.Health.PID)).and(noDispatcher(v)...)
+		return d.plus(explain.AgentRuns, "agent", name, "pid", its.Outlook.Health.PID, "since", w.AskedAt, "end", fmt.Sprintf("kill -- -%d", its.Outlook.Health.PID))
 	}
 	return awaited(v, d, t)
 }
@@ -219,55 +223,31 @@ func silence(v *view.View, t *view.Task) (found []explain.Finding) {
 
 // withEnd says of a task that an agent has taken that its process has ended and left
 // the task unfinished: then the agent works on nothing. taken is that task; d is
-// about another one if that waits behind it. The agent's lock is the fact.
+// about another one if that waits behind it.
 func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
-	if a == nil || a.Trigger == pipeline.TriggerNone {
+	if a == nil {
 		return d
 	}
 	its := v.Agent(a)
-	o := its.Outlook
-	w := o.Wake
-	if a.Trigger == pipeline.TriggerGateway {
-		if next, ok := o.Continues[taken.ID]; ok && its.Err == nil && len(taken.Updates) == 0 {
-			d = d.plus(explain.TurnOver, "agent", a.Name, "other", taken.ID, "at", w.Ended, "next", next)
+	if next, ok := its.Outlook.Continues[taken.ID]; ok && a.Trigger == pipeline.TriggerGateway && len(taken.Updates) == 0 {
+		return d.plus(explain.TurnOver, "agent", a.Name, "other", taken.ID, "at", its.Outlook.Wake.Ended, "next", next)
+	}
+	f := view.LeftBy(v, its, taken)
+	switch {
+	case f == nil:
+		return d
+	case d.findings[len(d.findings)-1].Code == explain.WaitsBehind:
+		if behind, ok := map[explain.Code]explain.Code{explain.TakenEnded: explain.BehindEnded, explain.TakenGone: explain.BehindGone}[f.Code]; ok {
+			f.Code = behind
+			d.findings[len(d.findings)-1] = *f
 		}
+	default:
+		d.findings = []explain.Finding{*f} // instead of what it does, and how long it is silent
+	}
+	if f.Level() == explain.OK { // its last report is on its way
 		return d
 	}
-	heard := taken.State.LastHeard()
-	switch {
-	case its.Err != nil || o.Health.Running || w == nil || len(taken.Updates) > 0:
-		return d // it runs, or its last report is on its way
-	case !w.Ended.IsZero() && heard.After(w.Ended), w.Ended.IsZero() && (w.Accepted.IsZero() || heard.Before(w.AskedAt)):
-		return d // somebody continues without a process of ours
-	}
-	code, args := explain.TakenEnded, []any{"agent", a.Name, "exit", cmp.Or(w.Exit, "nobody saw how"), "log", v.AgentLog(a), "other", taken.ID}
-	behind := d.findings[len(d.findings)-1].Code == explain.WaitsBehind
-	switch {
-	case w.Ended.IsZero() && behind:
-		code = explain.BehindGone
-	case w.Ended.IsZero():
-		code = explain.TakenGone
-	case behind:
-		code = explain.BehindEnded
-	}
-	if !w.Ended.IsZero() {
-		args = append(args, "at", w.Ended)
-	}
-	f := explain.New(code, args...)
-	if behind {
-		d.findings[len(d.findings)-1] = f
-	} else {
-		d.findings = []explain.Finding{f} // instead of what it does, and how long it is silent
-	}
-	return d.and(noDispatcher(v)...).isLate()
-}
-
-// noDispatcher is why nothing follows at all: the dispatcher does not run; nil: it does.
-func noDispatcher(v *view.View) []explain.Finding {
-	if f := v.Component(heartbeat.Dispatcher).Problem; f != nil {
-		return []explain.Finding{*f}
-	}
-	return nil
+	return d.isLate()
 }
 
 // held adds what keeps the agent of a task from working on it: a pause by a person or by
@@ -279,7 +259,7 @@ func held(v *view.View, d draft, t *view.Task) draft {
 	}
 	its := v.Agent(t.Agent)
 	health := its.Outlook.Health
-	if its.Err != nil || health.AgentState == nil || health.Running && (t.Status() == pipeline.InProgress || t.State.Taken()) {
+	if its.Err != nil || health.AgentState == nil || health.Running && !health.Orphan && (t.Status() == pipeline.InProgress || t.State.Taken()) {
 		return d
 	}
 	if health.Rests { // this task is work: it no longer rests

@@ -88,10 +88,14 @@ func at(stage Stage, since time.Time, code explain.Code, args ...any) draft {
 	return draft{stage: stage, since: since, findings: []explain.Finding{explain.New(code, args...)}}
 }
 
-// and adds what else is to be said. The next step is that of the last finding
+// and adds what else is to be said, once. The next step is that of the last finding
 // that has one.
 func (d draft) and(findings ...explain.Finding) draft {
-	d.findings = append(slices.Clip(d.findings), findings...)
+	for _, f := range findings {
+		if !slices.ContainsFunc(d.findings, f.Equal) {
+			d.findings = append(slices.Clip(d.findings), f)
+		}
+	}
 	return d
 }
 
@@ -136,7 +140,16 @@ func Of(v *view.View, id pipeline.TaskID) (Reason, error) {
 	if err != nil {
 		return Reason{}, err
 	}
-	return withParent(v, withUpdates(v, d, t), t).reason(id, v.Now), v.Err()
+	return withParent(v, withUpdates(v, withDispatcher(v, d), t), t).reason(id, v.Now), v.Err()
+}
+
+// withDispatcher says that the dispatcher does not run, where a task gets no further without it.
+func withDispatcher(v *view.View, d draft) draft {
+	f := v.Component(heartbeat.Dispatcher).Problem
+	if f == nil || !slices.Contains([]Stage{ToAgent, ToTake, IsIgnored, AtWork, ToRetry}, d.stage) {
+		return d
+	}
+	return d.and(*f)
 }
 
 // withParent says of which task it is a part.
