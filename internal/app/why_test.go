@@ -402,6 +402,14 @@ func TestWhy(t *testing.T) {
 			w.woken(func(_ int, wake *core.Wake) { wake.Exit, wake.Ended = "exit status 1", w.now }, 1)
 			w.dropUpdate()
 		}, "was taken by runner, whose process has ended (exit status 1); what it reported last is not applied yet; 1 update of it waits", "", false},
+		{"sent back, and the process of the run before runs on", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(started, 1)
+			at := w.now.Add(-time.Minute)
+			w.task.Attempt, w.task.Dispatch = 2, &core.Dispatch{Attempt: 2, Agent: "runner", At: at, FlippedAt: at}
+			w.task.Heard = map[string]core.Heard{"runner": {At: at, Took: at}}
+			w.runs()
+		}, "has run since 1h ago: OTM starts nothing beside it", "kill -- -", true},
 		{"its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(func(_ int, wake *core.Wake) {

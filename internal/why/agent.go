@@ -136,6 +136,9 @@ func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 		}
 		return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", is).isLate()
 	}
+	if former(t, w) {
+		return d.and(formerRuns(t, o, w))
+	}
 	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent))
 }
 
@@ -203,9 +206,14 @@ func sentOn(v *view.View, t *view.Task) draft {
 	name, its := t.Agent.Name, v.Agent(t.Agent)
 	d := at(ToTake, t.State.ResumedAt, explain.SentOn, "agent", name, "at", t.State.ResumedAt)
 	if w := its.Outlook.Wake; its.Err == nil && its.Outlook.Health.Running && w != nil && former(t, w) && workingOn(t, its) == nil {
-		return d.plus(explain.AgentRuns, "agent", name, "pid", its.Outlook.Health.PID, "since", w.AskedAt, "end", fmt.Sprintf("kill -- -%d", its.Outlook.Health.PID))
+		return d.and(formerRuns(t, its.Outlook, w))
 	}
 	return awaited(v, d, t)
+}
+
+// formerRuns says that the process still runs that was started for a former attempt.
+func formerRuns(t *view.Task, o dispatch.Outlook, w *core.Wake) explain.Finding {
+	return explain.New(explain.AgentRuns, "agent", t.Agent.Name, "pid", o.Health.PID, "since", w.AskedAt, "end", fmt.Sprintf("kill -- -%d", o.Health.PID))
 }
 
 // silence says for how long nothing was heard of a task.
