@@ -115,13 +115,15 @@ func printRegistry(h *Home, v *view.View, agents []AgentLine) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	told := map[string]bool{} // what is not of one agent
+	told := map[string]bool{} // what is of a component
 	for _, a := range agents {
 		for _, f := range a.Findings {
-			if f.Args["agent"] == "" && f.Task == 0 && told[f.Text] {
+			switch component := f.Args["component"]; {
+			case told[component]:
 				continue
-			}
-			if told[f.Text] = true; f.Args["agent"] != "" || f.Task != 0 {
+			case component != "":
+				told[component] = true
+			default:
 				f.Text = a.Name + ": " + f.Text
 			}
 			printProblem(h.Out, "", &f)

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -227,6 +229,11 @@ func nextStart(health dispatch.Health, waiting []*core.Task, retry *core.Task, n
 	return time.Time{}
 }
 
+// AgentNames lists the configured agents, for people.
+func AgentNames(v *View) string {
+	return cmp.Or(strings.Join(v.Agents.Names(), ", "), "none is configured")
+}
+
 // unconfigured lists the assignees of tasks that are not over whom nobody configured.
 func unconfigured(v *View) (all []Registered) {
 	for _, row := range v.tops {
@@ -236,8 +243,11 @@ func unconfigured(v *View) (all []Registered) {
 		i := slices.IndexFunc(all, func(r Registered) bool { return pipeline.FoldName(r.Name) == pipeline.FoldName(row.Assignee) })
 		if i < 0 {
 			i = len(all)
-			all = append(all, Registered{Name: row.Assignee, State: Unconfigured, Tasks: map[pipeline.Status]int{},
-				Findings: []explain.Told{explain.Tell(explain.New(explain.TaskNoAgent, "name", row.Assignee).On(row.Task()), v.Now)}})
+			f := explain.New(explain.TaskNoAgent, "name", row.Assignee).On(row.Task())
+			if row.Task() == 0 { // it is no task yet: no command can give it to another one
+				f = explain.New(explain.RowStranger, "name", row.Assignee, "config", filepath.Join(v.Dir, "otm.toml"), "names", AgentNames(v))
+			}
+			all = append(all, Registered{Name: row.Assignee, State: Unconfigured, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{explain.Tell(f, v.Now)}})
 		}
 		all[i].Tasks[row.CurrentStatus()]++
 	}

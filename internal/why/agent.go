@@ -36,7 +36,7 @@ func queued(v *view.View, t *view.Task, since time.Time) draft {
 // toTake is for a task that waits for its agent to take it. The code says how.
 func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draft {
 	if t.Agent == nil {
-		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee, "names", names(v))
+		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee, "names", view.AgentNames(v))
 	}
 	return awaited(v, at(ToTake, since, code, "agent", t.Agent.Name, "since", since), t)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"otm/core"
@@ -174,7 +173,7 @@ func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
 	case row.TaskID != "" && row.Task() == 0:
 		return at(ToAgent, since, explain.RowBadID, "cell", row.TaskID)
 	case v.Agents.Assigned(row.Assignee) == nil && !pipeline.IsSharedQueue(row.Assignee):
-		return at(ToAgent, since, explain.RowStranger, "name", row.Assignee, "config", configPath(v), "names", names(v))
+		return at(ToAgent, since, explain.RowStranger, "name", row.Assignee, "config", configPath(v), "names", view.AgentNames(v))
 	case task == nil && row.Task() != 0 && status != pipeline.New:
 		return at(ToAgent, since, explain.RowNoRecord, "status", status).and(trouble(v, t, heartbeat.Dispatcher)...)
 	case status != pipeline.New:
@@ -198,12 +197,7 @@ func unknownAgent(v *view.View, row *pipeline.Row, since time.Time) draft {
 	if near != "" {
 		code = explain.AgentGuessed
 	}
-	return at(ToAgent, since, code, "name", row.Assignee, "config", configPath(v), "near", near, "names", names(v))
-}
-
-// names lists the configured agents.
-func names(v *view.View) string {
-	return cmp.Or(strings.Join(v.Agents.Names(), ", "), "none is configured")
+	return at(ToAgent, since, code, "name", row.Assignee, "config", configPath(v), "near", near, "names", view.AgentNames(v))
 }
 
 // stranger is for a row that is no task's: typed, or copied with its id.
@@ -357,7 +351,7 @@ func look(id pipeline.TaskID, run *core.Run) string {
 func isNew(v *view.View, t *view.Task, since time.Time) draft {
 	switch {
 	case t.Row.Assignee == "":
-		return at(WithHuman, since, explain.Unassigned, "names", names(v))
+		return at(WithHuman, since, explain.Unassigned, "names", view.AgentNames(v))
 	case pipeline.IsSharedQueue(t.AgentName()): // a person has just put it there
 	case t.Agent == nil:
 		return unknownAgent(v, t.Row, since)

@@ -895,7 +895,7 @@ function drawAgents() {
     task.hidden = !a.taskId;
     put(task, a.taskId ? String(a.taskId) : "");
     const counts = state.statuses.concat("pending").filter((s) => a.tasks[s]).map((s) => `${a.tasks[s]} ${label(s).toLowerCase()}`);
-    put(more, [a.lastHeard ? `last word ${age(a.lastHeard)} ago` : "", a.next ? `next ${a.next}` : "", counts.join(", "), ...a.findings.filter((f) => f.args?.agent || f.task).map((f) => f.text)].filter(Boolean).join(" · "));
+    put(more, [a.lastHeard ? `last word ${age(a.lastHeard)} ago` : "", a.next ? `next ${a.next}` : "", counts.join(", "), ...a.findings.filter((f) => !f.args?.component).map((f) => f.text)].filter(Boolean).join(" · "));
     button.hidden = a.kind !== "ai";
     button.dataset.do = ["paused", "left alone", "waits"].includes(a.state) ? "resume" : "pause";
     put(button, label(button.dataset.do));
