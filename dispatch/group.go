@@ -36,7 +36,7 @@ func processOf(dir, agent string) (p Process) {
 		if p.PID, p.Running = lock.Holder(path); !p.Running {
 			continue
 		}
-		p.Orphan = i > 0
+		p.Orphan = i > 0 && diesWithHelper
 		if info, err := os.Stat(path); err == nil {
 			p.Started = info.ModTime() // it wrote its id then
 		}
