@@ -236,20 +236,21 @@ func AgentNames(v *View) string {
 
 // unconfigured lists the assignees of tasks that are not over whom nobody configured.
 func unconfigured(v *View) (all []Registered) {
-	for _, row := range v.tops {
-		if row.Assignee == "" || pipeline.IsSharedQueue(row.Assignee) || row.CurrentStatus().Over() || v.Agents.Assigned(row.Assignee) != nil {
+	for _, t := range v.Tasks() {
+		name, status := t.Row.Assignee, t.Status()
+		if name == "" || pipeline.IsSharedQueue(name) || status.Over() || t.Agent != nil {
 			continue
 		}
-		i := slices.IndexFunc(all, func(r Registered) bool { return pipeline.FoldName(r.Name) == pipeline.FoldName(row.Assignee) })
+		i := slices.IndexFunc(all, func(r Registered) bool { return pipeline.FoldName(r.Name) == pipeline.FoldName(name) })
 		if i < 0 {
 			i = len(all)
-			f := explain.New(explain.TaskNoAgent, "name", row.Assignee).On(row.Task())
-			if row.Task() == 0 { // it is no task yet: no command can give it to another one
-				f = explain.New(explain.RowStranger, "name", row.Assignee, "config", filepath.Join(v.Dir, "otm.toml"), "names", AgentNames(v))
+			f := explain.New(explain.TaskNoAgent, "name", name).On(t.ID)
+			if t.ID == 0 { // it is no task yet: no command can give it to another one
+				f = explain.New(explain.RowStranger, "name", name, "config", filepath.Join(v.Dir, "otm.toml"), "names", AgentNames(v))
 			}
-			all = append(all, Registered{Name: row.Assignee, State: Unconfigured, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{explain.Tell(f, v.Now)}})
+			all = append(all, Registered{Name: name, State: Unconfigured, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{explain.Tell(f, v.Now)}})
 		}
-		all[i].Tasks[row.CurrentStatus()]++
+		all[i].Tasks[status]++
 	}
 	slices.SortFunc(all, func(a, b Registered) int { return strings.Compare(a.Name, b.Name) })
 	return all

@@ -96,14 +96,10 @@ func SummaryOf(v *View, reasons int) *Summary {
 		its.Trouble = strings.Join(troubles, "; ")
 		s.Agents = append(s.Agents, its)
 	}
-	for _, row := range v.Tops() {
-		status := row.Status
-		if status == "" {
-			status = v.OfRow(row).Status()
-		}
-		s.Tasks[status]++
-		if a := v.Agents.Assigned(row.Assignee); a != nil {
-			counts[a][status]++
+	for _, t := range v.Tasks() {
+		s.Tasks[t.Status()]++
+		if t.Agent != nil {
+			counts[t.Agent][t.Status()]++
 		}
 	}
 	return s

@@ -140,6 +140,10 @@ func TestToldBeforeItIsWritten(t *testing.T) {
 			t.Errorf("%s has %d tasks, want %d", name, len(got), want)
 		}
 	}
+	s := SummaryOf(v, 0)
+	if want := map[pipeline.Status]int{pipeline.InProgress: 1, pipeline.Dormant: 1}; !reflect.DeepEqual(s.Tasks, want) || s.Agents[1].Tasks[pipeline.InProgress] != 1 {
+		t.Errorf("the summary counts %v, of the agents %+v", s.Tasks, s.Agents)
+	}
 }
 
 // TestC46SilentWorkspace: a workspace on a file system that does not answer is named,
