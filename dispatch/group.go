@@ -27,7 +27,8 @@ func groupLock(dir, agent string) string { return filepath.Join(dir, "locks", "e
 type Process struct {
 	Running bool      // it runs, or what a killed one left
 	Orphan  bool      // its helper was killed, and with it the command: what runs is what that had started
-	PID     int       // it leads the group of the agent's command; 0: not known
+	Stray   bool      // like Orphan, and it left the group of the command: OTM does not end it
+	PID     int       // it leads the group of the agent's command; if Stray, it has the lock; 0: not known
 	Started time.Time // zero: not known
 }
 
@@ -36,7 +37,13 @@ func processOf(dir, agent string) (p Process) {
 		if p.PID, p.Running = lock.Holder(path); !p.Running {
 			continue
 		}
-		p.Orphan = i > 0 && diesWithHelper
+		if i > 0 && diesWithHelper {
+			p.Stray = p.PID == 0 || syscall.Kill(-p.PID, 0) == syscall.ESRCH
+			p.Orphan = !p.Stray
+		}
+		if p.Stray {
+			p.PID = holderOf(path)
+		}
 		if info, err := os.Stat(path); err == nil {
 			p.Started = info.ModTime() // it wrote its id then
 		}

@@ -65,6 +65,8 @@ func (h Health) Finding(now time.Time) *explain.Finding {
 // no problem until it should have ended.
 func (h Health) Findings(now time.Time) (found []explain.Finding) {
 	switch {
+	case h.Stray:
+		found = append(found, h.found(explain.AgentStray, "pid", h.PID))
 	case h.Running && !h.Hangs.IsZero():
 		found = append(found, h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID))
 	case h.Running && h.Ends != nil:
@@ -94,6 +96,15 @@ func (h Health) Findings(now time.Time) (found []explain.Finding) {
 		return []explain.Finding{*f}
 	}
 	return found
+}
+
+// Due returns the health as it counts once there is work: the agent no longer rests.
+func (h Health) Due() Health {
+	if h.AgentState != nil && h.Rests {
+		state := *h.AgentState
+		state.Rests, h.AgentState = false, &state
+	}
+	return h
 }
 
 // endsLate reports whether the process was told to end, and should have ended by now.
@@ -169,7 +180,10 @@ type Outlook struct {
 	Wake *core.Wake // the last one, for any task; nil: there was none
 	Took bool       // it took a task since Wake
 	Over bool       // the start that followed Wake has ended
-	Due  time.Time  // when the dispatcher looks at it again at the latest; zero: when something happens
+	// AtWork reports whether the agent counts for max_running: it is at work, or may begin at
+	// any moment.
+	AtWork bool
+	Due    time.Time // when the dispatcher looks at it again at the latest; zero: when something happens
 	// Left are the tasks that the agent took, if its process has ended with them unfinished and
 	// nobody has gone on with them.
 	Left map[pipeline.TaskID]bool
@@ -191,6 +205,7 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 	_, last := s.lastWake()
 	look := Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: s.planWake().due, Health: Health{s.state, s.Process}, Left: map[pipeline.TaskID]bool{}}
 	_, look.Over = s.ended(last)
+	look.AtWork = s.atWork()
 	for _, t := range s.tasks {
 		if isLeftBy(s, t) {
 			look.Left[t.ID] = true

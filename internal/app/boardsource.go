@@ -112,7 +112,7 @@ func embeddedBoard(h *Home, o slacklist.Options) (slacklist.Options, error) {
 		return o, absentBoard(h)
 	}
 	if o.Token, err = board.ReadToken(dir); err != nil {
-		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", h.startCommand())
+		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", h.startOf("otm board"))
 	}
 	o.URL, o.ListID, o.OpenAssignees, o.Consistent = endpoint.URL, endpoint.ListID, true, true
 	o.Called = map[string]string{board.HumanUser: human}
@@ -127,12 +127,16 @@ func badAddress(h *Home, err error) error {
 	if err == nil || errors.As(err, &file) {
 		return err
 	}
-	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", h.startCommand())
+	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", h.startOf("otm board"))
 }
 
 // absentBoard is errNoBoard with the command that starts a board here.
 func absentBoard(h *Home) error {
-	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", h.startCommand()).Hint("otm board")
+	e := cli.Errorf(cli.TryLater, "%w", errNoBoard)
+	if start := h.startOf("otm board"); start != "otm board" {
+		e.Hint("%s", start)
+	}
+	return e.Hint("otm board")
 }
 
 // embeddedBudget sets the budget of calls to the embedded board: unlimited,

@@ -23,7 +23,7 @@ import (
 func (d *doctor) board(ctx context.Context) {
 	where, err := findBoard(d.home)
 	if errors.Is(err, errNoBoard) {
-		d.say("board", explain.BoardNotRunning, "start", d.home.startCommand())
+		d.say("board", explain.BoardNotRunning, "start", d.home.startOf("otm board"))
 		return
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -185,8 +186,12 @@ func (h *Home) runner() view.Runner {
 	if o := install.Find(h.Dir, h.Getenv); o != nil {
 		return view.Runner{Installed: true, Start: o.Again(), Apply: "run: " + o.Again()}
 	}
-	return view.Runner{Start: "otm up" + dirFlag(h.Dir, h.Getenv), Apply: "stop otm up, or what else runs here, and start it again"}
+	flag := dirFlag(h.Dir, h.Getenv)
+	return view.Runner{Start: "otm up" + flag, Flag: flag, Apply: "stop otm up, or what else runs here, and start it again"}
 }
 
-// startCommand is the command line that starts what is to run.
-func (h *Home) startCommand() string { return h.runner().Start }
+// startOf is the command line that starts a program that does not run here.
+func (h *Home) startOf(program string) string {
+	others := slices.ContainsFunc(heartbeat.Components, func(id string) bool { return isResident(h, id) })
+	return h.runner().StartOf(program, others)
+}

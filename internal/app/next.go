@@ -438,6 +438,12 @@ func waitingReports(h *Home, warn func(format string, args ...any)) (all []waiti
 	return all, nil
 }
 
+// reportsOn reads the updates of a task that wait in the inbox.
+func reportsOn(h *Home, id pipeline.TaskID) []waitingReport {
+	all, _ := waitingReports(h, func(string, ...any) {}) // what cannot be read is the injector's to tell
+	return slices.DeleteFunc(all, func(r waitingReport) bool { return r.TaskID != id })
+}
+
 // knownLocally returns what brings a rendering to what tasks/ and the waiting reports say.
 // A file that cannot be read is passed over with a warning: it is rarely the caller's own.
 func knownLocally(h *Home) (func(*pipeline.Rendering), error) {

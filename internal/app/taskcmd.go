@@ -17,6 +17,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/engine"
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -326,6 +327,12 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, c cor
 			r.Error = fmt.Sprintf("is %s: otm %s is for %s", refused.From, tc.name, strings.Join(pipeline.Texts(edits.From), ", "))
 		}
 		r.Can, r.Next = tc.instead(refused, edits)
+		if n := len(reportsOn(h, t.ID)); n > 0 { // it may be what the command is for
+			r.Error += "; " + explain.Count(n, "report of it waits", "reports of it wait") + " in the inbox"
+			if !isResident(h, heartbeat.Injector) {
+				r.Next = append([]string{h.startOf(heartbeat.Injector)}, r.Next...)
+			}
+		}
 	case outcome.Err != nil:
 		r.Error = "is as it was: " + outcome.Err.Error()
 	case undelivered != nil:
@@ -365,7 +372,11 @@ func goesOn(h *Home, o core.Outcome) string {
 	case a.Trigger == pipeline.TriggerGateway:
 		return a.Name + " is told at the gateway; its turn may go on there, and what it reports on this run is refused"
 	case dispatch.ProcessRuns(h.Dir, a.Name) && !isResident(h, heartbeat.Dispatcher):
-		return fmt.Sprintf("no dispatcher is running; this ends the process of %s: otm-dispatcher --once", a.Name)
+		end := "otm-dispatcher --once"
+		if _, err := findBoard(h); err != nil { // a single pass needs one
+			end = h.startOf(heartbeat.Dispatcher)
+		}
+		return fmt.Sprintf("no dispatcher is running; this ends the process of %s: %s", a.Name, end)
 	}
 	return ""
 }

@@ -83,7 +83,7 @@ func (w *watchdog) look(ctx context.Context) {
 	case w.missed == 0:
 		message = notify.Trouble(item, "over: incidents are looked for again")
 	case w.missed >= maxMissed:
-		args := []any{"start", w.home.startCommand(), "why", w.why(err, now)}
+		args := []any{"start", w.home.startOf(heartbeat.Dispatcher), "why", w.why(err, now)}
 		if b != nil {
 			args = append(args, "since", b.LastRun)
 		}

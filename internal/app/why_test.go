@@ -396,6 +396,43 @@ func TestWhy(t *testing.T) {
 			w.taken()
 			w.noDispatcher()
 		}, "gate works on it, 1 of 1 steps open, last heard 1m ago; otm-dispatcher ran 0s ago and does not run any more", "otm up", false},
+		{"answered, its process ended before, and the dispatcher has died", func(w *whyWorld) {
+			w.byCommand()
+			w.taken()
+			w.woken(func(_ int, wake *core.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 0", w.now }, 1)
+			w.answered()
+			w.noDispatcher()
+		}, "it was sent on 10s ago, and runner has not asked for it since; ", "otm up", false},
+		{"its process takes too long, and was told to end", func(w *whyWorld) {
+			w.byCommand()
+			w.status(pipeline.InProgress)
+			w.woken(started, 1)
+			w.taken()
+			w.agentState(`{"agent":"runner","ends":{"task":"T-00001","since":%q,"late":true}}`, w.now.Add(-3*time.Second))
+			w.runs()
+		}, "runner works on it, 1 of 1 steps open, last heard 1m ago; OTM told the process of runner, pid ", "", false},
+		{"its next run is due, and the workspace is gone", func(w *whyWorld) {
+			w.byCommand()
+			w.status(pipeline.Pending)
+			w.task.Dispatch, w.task.Wait = nil, &core.Wait{Why: core.WaitBackoff, Until: w.now.Add(-time.Second)}
+			w.task.Runs = core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Minute), Ended: w.now.Add(-30 * time.Second), Ending: core.EndFailed}}
+		}, "the workspace of runner is missing: ", "mkdir -p ", false},
+		{"a failed task of the shared queue", func(w *whyWorld) {
+			w.status(pipeline.Pending)
+			w.rows[0].Assignee, w.task.Agent = pipeline.SharedQueue, pipeline.SharedQueue
+			w.task.Dispatch, w.task.Wait = nil, &core.Wait{Why: core.WaitBackoff, Until: w.now.Add(time.Minute)}
+			w.task.Runs = core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Minute), Ended: w.now.Add(-30 * time.Second), Ending: core.EndFailed}}
+		}, "any agent may claim it again ", "otm requeue T-00001", true},
+		{"a process runs on after its task was handed out again", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(started, 1)
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.Pending, Wait: &core.Wait{Why: core.WaitBusy},
+				Dispatch: &core.Dispatch{Agent: "runner", At: w.now, Attempt: 2}, Heard: map[string]core.Heard{"runner": {At: w.now.Add(-time.Hour), Took: w.now.Add(-time.Hour)}},
+				Runs: core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Hour), Ended: w.now.Add(-time.Minute), Ending: core.EndFailed}}}
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Pending})
+			w.task.Wakes[0].Tasks = []pipeline.TaskID{2, 1}
+			w.runs()
+		}, "still runs for T-00002, which is handed out again: nothing else is started meanwhile", "→ kill -- -", true},
 		{"its process ended, and its last report waits", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
@@ -721,6 +758,11 @@ func TestToldWithoutDispatcher(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, told[name], want[name])
 		}
 	}
+	w.dropUpdate()
+	counted := viewSources(w.h, whyStore{storeOf(w, w.h), w}, &slacklist.Snapshot{Rows: w.rows, WalkAt: w.now}, true)
+	if v, err := view.Load(t.Context(), counted); err != nil || slices.ContainsFunc(v.Problems(), func(f explain.Finding) bool { return f.Code == explain.TakenEnded }) {
+		t.Errorf("its last report waits: the problems are %v, %v", v.Problems(), err)
+	}
 	if problems := v.Problems(); !slices.ContainsFunc(problems, func(f explain.Finding) bool { return f.Code == explain.TakenEnded && f.Task == 1 }) {
 		t.Errorf("problems %v, without the agent that died", problems)
 	}
@@ -736,9 +778,18 @@ func TestWhyTellsOfTheLimit(t *testing.T) {
 	w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Blocked})
 	w.runs()
 	r, err := why.Of(w.view(), 1)
-	want := "gate waits: 1 agent is at work, as many as max_running allows: runner (still runs)"
+	want := fmt.Sprintf("gate waits: 1 agent is at work, as many as max_running allows: runner (its process runs on, pid %d)", os.Getpid())
 	if err != nil || !strings.HasSuffix(r.Sentence, want) || r.Next != "otm agents" {
 		t.Errorf("%q → %q, %v; want %q", r.Sentence, r.Next, err, want)
+	}
+	w.agentState(`{"agent":"runner","paused":{"at":%q,"by":{"kind":"person","name":"ada"}}}`, w.now)
+	v := w.view()
+	if r, err := why.Of(v, 1); err != nil || !strings.HasSuffix(r.Sentence, want) {
+		t.Errorf("beside a pause: %q, %v; want %q", r.Sentence, err, want)
+	}
+	runs := pipeline.Find(view.RegistryOf(v), func(r *view.Registered) bool { return r.Name == "runner" })
+	if !slices.ContainsFunc(runs.Findings, func(f explain.Told) bool { return f.Code == explain.AgentRuns && strings.HasPrefix(f.Hint, "kill -- -") }) {
+		t.Errorf("what is told of the process: %+v", runs.Findings)
 	}
 }
 

@@ -69,7 +69,7 @@ func LeftBy(v *View, its *Agent, taken *Task) *explain.Finding {
 	w := its.Outlook.Wake
 	code, args := explain.TakenEnded, []any{"agent", its.Name, "exit", cmp.Or(w.Exit, "nobody saw how"), "log", v.AgentLog(its.Agent), "other", taken.ID}
 	switch {
-	case len(taken.Updates) > 0:
+	case len(v.waiting(taken.ID)) > 0:
 		code = explain.TakenUnapplied
 	case w.Ended.IsZero():
 		code = explain.TakenGone

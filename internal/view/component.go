@@ -37,6 +37,8 @@ type Component struct {
 // them.
 func Components(s Sources) []Component {
 	var all []Component
+	var last []int // the processes that stayed last
+	residents := false
 	for _, id := range heartbeat.Components {
 		b, err := heartbeat.Read(s.Dir, id)
 		c := Component{ID: id, Beat: b, State: heartbeat.Judge(b, s.Now)}
@@ -49,18 +51,25 @@ func Components(s Sources) []Component {
 		if c.Resident && b != nil && b.PID == pid && b.Config != "" && s.Config != "" {
 			c.OldConfig = b.Config != s.Config
 		}
-		c.judge(s, lock.LastHolder(path))
-		all = append(all, c)
+		all, last = append(all, c), append(last, lock.LastHolder(path))
+		residents = residents || c.Resident
+	}
+	for i := range all {
+		all[i].judge(s, last[i], residents)
 	}
 	return all
 }
 
 // judge decides how the component is. lastPID is the process that last stayed
-// for it; 0: none did.
-func (c *Component) judge(s Sources, lastPID int) {
+// for it; 0: none did. residents says that processes stay for some components.
+func (c *Component) judge(s Sources, lastPID int, residents bool) {
 	c.Health = c.State
 	about := func(code explain.Code, args ...any) {
-		f := explain.New(code, append([]any{"component", c.ID, "start", s.Runner.Start}, args...)...)
+		program := c.ID
+		if program == heartbeat.Watcher {
+			program = heartbeat.Injector // it is a part of that
+		}
+		f := explain.New(code, append([]any{"component", c.ID, "start", s.Runner.StartOf(program, residents)}, args...)...)
 		c.Problem = &f
 	}
 	b := c.Beat
@@ -104,7 +113,7 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 			}
 			c.Found = append(c.Found, explain.New(explain.ComponentWaits, "component", c.ID, "method", f.Args["method"], "until", f.Args["until"]))
 		case explain.AgentPaused, explain.AgentPausing, explain.AgentLater, explain.AgentLimited, explain.AgentLeftAlone, explain.AgentHangs,
-			explain.AgentEnding, explain.AgentWillNotEnd, explain.AgentOrphan, explain.WorkspaceMissing, explain.WorkspaceUnreadable, explain.WorkspaceNoDir, explain.WorkspaceSilent:
+			explain.AgentEnding, explain.AgentWillNotEnd, explain.AgentOrphan, explain.AgentStray, explain.WorkspaceMissing, explain.WorkspaceUnreadable, explain.WorkspaceNoDir, explain.WorkspaceSilent:
 			// judged by AgentProblems
 		default:
 			c.Found = append(c.Found, f)

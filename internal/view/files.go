@@ -27,7 +27,8 @@ type Inbox struct {
 	Failed  []string  // the names of the files in failed/, in their order
 
 	dir           string
-	updates       map[pipeline.TaskID][]time.Time // when the waiting updates came
+	updates       map[pipeline.TaskID][]time.Time // when the waiting updates came, see waiting
+	counted       bool                            // the inboxes were counted, and not read
 	failedCreates map[pipeline.TaskID]*inbox.Settled
 	failedUpdates map[pipeline.TaskID][]*inbox.Settled
 }
@@ -42,7 +43,7 @@ type Failure struct {
 // readFiles reads the inboxes and failed/. The error is one of reading a folder.
 func readFiles(dir string, countOnly bool) (Inbox, error) {
 	in := Inbox{
-		dir: dir, Waiting: map[inbox.Kind]int{}, updates: map[pipeline.TaskID][]time.Time{},
+		dir: dir, counted: countOnly, Waiting: map[inbox.Kind]int{}, updates: map[pipeline.TaskID][]time.Time{},
 		failedCreates: map[pipeline.TaskID]*inbox.Settled{}, failedUpdates: map[pipeline.TaskID][]*inbox.Settled{},
 	}
 	return in, errors.Join(in.readInboxes(countOnly), in.readFailed(countOnly))
@@ -73,6 +74,18 @@ func (in *Inbox) readInboxes(countOnly bool) error {
 		}
 	}
 	return nil
+}
+
+// waiting tells when the updates of a task came that wait. Where the inboxes were only counted,
+// it reads them. What cannot be read then is no update of the task.
+func (in *Inbox) waiting(id pipeline.TaskID) []time.Time {
+	if in.counted && in.Waiting[inbox.TaskUpdates] > 0 {
+		if read, err := readFiles(in.dir, false); err == nil {
+			in.updates = read.updates
+		}
+		in.counted = false
+	}
+	return in.updates[id]
 }
 
 // addDrop notes a drop that waits. One that cannot be parsed is the injector's

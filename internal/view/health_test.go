@@ -35,7 +35,7 @@ func TestC18OneJudgement(t *testing.T) {
 	} {
 		b := &heartbeat.Beat{LastRun: now.Add(-tt.age), Result: tt.result}
 		c := Component{ID: tt.id, Beat: b, State: heartbeat.Judge(b, now)}
-		c.judge(Sources{Now: now, Runner: tt.runner}, 0)
+		c.judge(Sources{Now: now, Runner: tt.runner}, 0, false)
 		code := explain.Code("")
 		if c.Problem != nil {
 			code = c.Problem.Code
@@ -44,6 +44,14 @@ func TestC18OneJudgement(t *testing.T) {
 		}
 		if c.Health != tt.want || code != tt.problem || (c.Health == heartbeat.Green) != (code == "") {
 			t.Errorf("%s: %q with %q, want %q with %q", tt.name, c.Health, code, tt.want, tt.problem)
+		}
+	}
+	// Where other programs run, otm up is refused: the step starts the one that does not.
+	for others, want := range map[bool]string{false: "otm up", true: "otm-injector"} {
+		c := Component{ID: heartbeat.Watcher, State: heartbeat.NotInstalled}
+		c.judge(Sources{Now: now, Runner: Runner{Start: "otm up"}}, 0, others)
+		if next := c.Problem.Next(now); next != want {
+			t.Errorf("the step beside others, %v: %q, want %q", others, next, want)
 		}
 	}
 	// What the dispatcher reports of an agent is the agent's problem, and not its own.
@@ -59,12 +67,12 @@ func TestC18OneJudgement(t *testing.T) {
 	} {
 		b := &heartbeat.Beat{LastRun: now, Result: heartbeat.Partial, Findings: []explain.Finding{tt.found}}
 		c := Component{ID: heartbeat.Dispatcher, Beat: b, State: heartbeat.Green}
-		if c.judge(Sources{Now: now, Runner: timed}, 0); c.Health != tt.want || c.Problem != nil {
+		if c.judge(Sources{Now: now, Runner: timed}, 0, false); c.Health != tt.want || c.Problem != nil {
 			t.Errorf("%s: %q with %v, want %q", tt.found.Code, c.Health, c.Problem, tt.want)
 		}
 	}
 	c := Component{ID: heartbeat.Injector, Err: errors.New("no"), State: heartbeat.Red}
-	if c.judge(Sources{Now: now}, 0); c.Health != heartbeat.Red || c.Problem.Code != explain.ComponentUnknown {
+	if c.judge(Sources{Now: now}, 0, false); c.Health != heartbeat.Red || c.Problem.Code != explain.ComponentUnknown {
 		t.Errorf("a heartbeat that cannot be read: %+v", c)
 	}
 }

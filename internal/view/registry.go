@@ -52,6 +52,9 @@ type Registered struct {
 	// Tasks counts those that are not over.
 	Tasks    map[pipeline.Status]int `json:"tasks"`
 	Findings []explain.Told          `json:"findings"` // its problems
+
+	atWork bool // see dispatch.Outlook
+	pid    int  // of its process; 0: none runs, or it is not known
 }
 
 // RegistryOf lists the agents in the order of the configuration, then those that tasks name
@@ -79,6 +82,7 @@ func RegistryOf(v *View) []Registered {
 				problems = append(problems, *wrong)
 			}
 		}
+		problems = append(problems, r.more(v, v.Agent(a), problems)...)
 		for _, f := range problems {
 			r.Findings = append(r.Findings, explain.Tell(f, v.Now))
 		}
@@ -104,8 +108,8 @@ func LimitReached(v *View, agent string) *explain.Finding {
 	names, look := []string{}, ""
 	for _, r := range who {
 		name := r.Name
-		if r.State != Working && r.State != Woken {
-			name += fmt.Sprintf(" (%s)", r.State)
+		if r.TaskID == 0 && r.pid != 0 {
+			name += fmt.Sprintf(" (its process runs on, pid %d)", r.pid)
 			look = "otm agents"
 		}
 		names = append(names, name)
@@ -117,9 +121,7 @@ func LimitReached(v *View, agent string) *explain.Finding {
 // limitReached returns the agents that are at work, if they are as many as max_running allows;
 // nil: more may be started.
 func limitReached(v *View, all []Registered) []Registered {
-	who := pipeline.Filter(all, func(r Registered) bool {
-		return r.isStarted() && slices.Contains([]Doing{Working, Woken, StillRuns, Ending}, r.State)
-	})
+	who := pipeline.Filter(all, func(r Registered) bool { return r.isStarted() && r.atWork })
 	if v.Times.MaxRunning == 0 || len(who) < v.Times.MaxRunning {
 		return nil
 	}
@@ -190,6 +192,7 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 		r.TaskID = at.ID
 	}
 	health, wake := a.Outlook.Health, a.Outlook.Wake
+	r.atWork, r.pid = a.Outlook.AtWork, health.PID
 	switch {
 	case health.AgentState != nil && health.Paused != nil:
 		r.State, r.Since = Paused, timeOrNil(health.Paused.At)
@@ -202,7 +205,7 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 	case at != nil && a.Outlook.Left[at.ID]:
 		r.State, r.Since = Ended, timeOrNil(wake.Ended)
 	case at != nil:
-		r.State, r.Since = Working, timeOrNil(at.Dispatch.TakenAt)
+		r.State, r.Since = Working, timeOrNil(began(at))
 	case wake != nil && !a.Outlook.Took && !a.Outlook.Over && wake.MaybeQueued():
 		r.State, r.Since = Woken, timeOrNil(wake.AskedAt)
 	case health.AgentState != nil && health.Running:
@@ -213,6 +216,43 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 			r.State, r.Until = Waits, timeOrNil(until)
 		}
 	}
+}
+
+// began is when the agent at work on a task began, or began again.
+func began(t *core.Task) time.Time {
+	if run := t.Runs.Open(); run != nil && run.Began.After(t.Dispatch.TakenAt) {
+		return run.Began
+	}
+	return t.Dispatch.TakenAt
+}
+
+// more says what else is to be known of an agent besides its problems: that a process runs on
+// with no task, and why an agent that has no work would not be started at once.
+func (r *Registered) more(v *View, its *Agent, problems []explain.Finding) []explain.Finding {
+	h := its.Outlook.Health
+	if its.Person || its.Err != nil || h.AgentState == nil {
+		return nil
+	}
+	var found []explain.Finding
+	if h.Running && r.TaskID == 0 && h.PID != 0 && r.State != Woken && r.State != Ending && !h.Stray {
+		found = append(found, ProcessRuns(its))
+	}
+	for _, f := range h.Due().Findings(v.Now) {
+		if (r.State == Waits || r.State == LeftAlone) && !slices.ContainsFunc(problems, f.Equal) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// ProcessRuns says that the process of an agent runs, though the agent works on no task.
+func ProcessRuns(its *Agent) explain.Finding {
+	h := its.Outlook.Health
+	since := h.Started
+	if w := its.Outlook.Wake; w != nil {
+		since = w.AskedAt
+	}
+	return explain.New(explain.AgentRuns, "agent", its.Name, "pid", h.PID, "since", since, "end", fmt.Sprintf("kill -- -%d", h.PID))
 }
 
 // nextStart is when an agent may be started next: after its own pause, and if it has nothing

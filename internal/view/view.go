@@ -57,7 +57,17 @@ type Store interface {
 type Runner struct {
 	Installed bool   // otm install wrote units for this directory
 	Start     string // the command that starts the components
+	Flag      string // what a program is to be given to find the directory: " --dir …", or ""
 	Apply     string // what makes them take up a changed otm.toml
+}
+
+// StartOf is the command that starts a program that does not run: Start, or the program itself
+// if others run without it, as Start is refused then.
+func (r Runner) StartOf(program string, others bool) string {
+	if r.Installed || !others {
+		return r.Start
+	}
+	return program + r.Flag
 }
 
 // View is a data directory and its board at one time.

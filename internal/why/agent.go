@@ -3,7 +3,6 @@ package why
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -128,16 +127,20 @@ func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 			continue
 		}
 		other := v.Task(id)
-		is := string(other.Status())
-		if other.State != nil && !core.SameAgent(other.State.Agent, name) {
+		is, at := string(other.Status()), other.Status()
+		switch {
+		case other.State != nil && !core.SameAgent(other.State.Agent, name):
 			is = "with " + other.State.Agent
-		} else if at := other.Status(); !at.Over() && !slices.Contains(leftBehind, at) || v.Now.Sub(other.Since(at)) < atItsEnd {
+		case (at.Over() || slices.Contains(leftBehind, at)) && v.Now.Sub(other.Since(at)) >= atItsEnd:
+		case other.State != nil && over(other.State.Runs.LastOf(name), w, v.Now):
+			is = "handed out again"
+		default:
 			continue
 		}
 		return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", is).isLate()
 	}
 	if former(t, w) {
-		return d.and(formerRuns(t, o, w))
+		return d.and(view.ProcessRuns(v.Agent(t.Agent))).isLate()
 	}
 	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt, "log", v.AgentLog(t.Agent))
 }
@@ -206,14 +209,14 @@ func sentOn(v *view.View, t *view.Task) draft {
 	name, its := t.Agent.Name, v.Agent(t.Agent)
 	d := at(ToTake, t.State.ResumedAt, explain.SentOn, "agent", name, "at", t.State.ResumedAt)
 	if w := its.Outlook.Wake; its.Err == nil && its.Outlook.Health.Running && w != nil && former(t, w) && workingOn(t, its) == nil {
-		return d.and(formerRuns(t, its.Outlook, w))
+		return d.and(view.ProcessRuns(its))
 	}
 	return awaited(v, d, t)
 }
 
-// formerRuns says that the process still runs that was started for a former attempt.
-func formerRuns(t *view.Task, o dispatch.Outlook, w *core.Wake) explain.Finding {
-	return explain.New(explain.AgentRuns, "agent", t.Agent.Name, "pid", o.Health.PID, "since", w.AskedAt, "end", fmt.Sprintf("kill -- -%d", o.Health.PID))
+// over reports whether a run began in the process of a wake and has been over for a while.
+func over(run *core.Run, w *core.Wake, now time.Time) bool {
+	return run != nil && run.Began.After(w.AskedAt) && !run.Ended.IsZero() && now.Sub(run.Ended) >= atItsEnd
 }
 
 // silence says for how long nothing was heard of a task.
@@ -267,14 +270,10 @@ func held(v *view.View, d draft, t *view.Task) draft {
 	}
 	its := v.Agent(t.Agent)
 	health := its.Outlook.Health
-	if its.Err != nil || health.AgentState == nil || health.Running && !health.Orphan && (t.Status() == pipeline.InProgress || t.State.Taken()) {
+	if its.Err != nil || health.AgentState == nil || health.Running && !health.Orphan && !health.Stray && health.Ends == nil && (t.Status() == pipeline.InProgress || t.State.Taken()) {
 		return d
 	}
-	if health.Rests { // this task is work: it no longer rests
-		state := *health.AgentState
-		state.Rests, health.AgentState = false, &state
-	}
-	found := health.Findings(v.Now)
+	found := health.Due().Findings(v.Now) // this task is work
 	for _, f := range found {
 		if d = d.and(f); f.Code != explain.AgentEnding {
 			d = d.isLate()

@@ -310,6 +310,9 @@ func byStatus(v *view.View, t *view.Task) draft {
 func toRetry(v *view.View, t *view.Task) draft {
 	run, until := t.State.Runs.Last(), t.State.Wait.Until
 	if !t.State.Wait.Waits(v.Now) || run == nil {
+		if wrong := missing(v, t); wrong != nil {
+			return draft{stage: ToAgent, since: until}.and(*wrong)
+		}
 		return at(ToAgent, until, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...)
 	}
 	var more []explain.Finding
@@ -329,6 +332,9 @@ func toRetry(v *view.View, t *view.Task) draft {
 		ended = "ended unfinished"
 	}
 	d := at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "ended", ended, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run))
+	if pipeline.IsSharedQueue(t.AgentName()) {
+		d.findings[0].Code = explain.RetryClaim
+	}
 	if run.Ending == core.EndCanceled {
 		d = at(ToRetry, run.Ended, explain.RetryTaken, "run", run.Number, "at", run.Ended, "agent", run.Agent, "until", until)
 	}
@@ -355,12 +361,19 @@ func isNew(v *view.View, t *view.Task, since time.Time) draft {
 	case pipeline.IsSharedQueue(t.AgentName()): // a person has just put it there
 	case t.Agent == nil:
 		return unknownAgent(v, t.Row, since)
-	case !t.Agent.Person:
-		if wrong := v.Workspace(t.Agent); wrong != nil {
-			return draft{stage: ToAgent, since: since}.and(*wrong)
-		}
+	}
+	if wrong := missing(v, t); wrong != nil {
+		return draft{stage: ToAgent, since: since}.and(*wrong)
 	}
 	return held(v, at(ToAgent, since, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...), t)
+}
+
+// missing is what is wrong with the workspace of a task's agent; nil: nothing is.
+func missing(v *view.View, t *view.Task) *explain.Finding {
+	if t.Agent == nil || t.Agent.Person {
+		return nil
+	}
+	return v.Workspace(t.Agent)
 }
 
 // howDead says why a run failed after which no other one follows.
