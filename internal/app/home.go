@@ -15,9 +15,11 @@ import (
 
 	"otm/core/store"
 	"otm/heartbeat"
+	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/install"
+	"otm/internal/lock"
 	"otm/internal/logx"
 	"otm/internal/view"
 	"otm/pipeline"
@@ -187,11 +189,10 @@ func (h *Home) runner() view.Runner {
 		return view.Runner{Installed: true, Start: o.Again(), Apply: "run: " + o.Again()}
 	}
 	flag := dirFlag(h.Dir, h.Getenv)
-	return view.Runner{Start: "otm up" + flag, Flag: flag, Apply: "stop otm up, or what else runs here, and start it again"}
+	_, others := lock.Holder(board.LockPath(h.boardDir()))
+	others = others || slices.ContainsFunc(heartbeat.Components, func(id string) bool { return isResident(h, id) })
+	return view.Runner{Start: "otm up" + flag, Flag: flag, Others: others, Apply: "stop otm up, or what else runs here, and start it again"}
 }
 
 // startOf is the command line that starts a program that does not run here.
-func (h *Home) startOf(program string) string {
-	others := slices.ContainsFunc(heartbeat.Components, func(id string) bool { return isResident(h, id) })
-	return h.runner().StartOf(program, others)
-}
+func (h *Home) startOf(program string) string { return h.runner().StartOf(program) }

@@ -139,7 +139,7 @@ open longer each time; while it is not found, it has no next step.`,
 				return err
 			}
 			if !v.Component(heartbeat.Dispatcher).Resident {
-				h.Note("nobody updates this list: no dispatcher stays running here; start it with: %s", v.Runner.StartOf(heartbeat.Dispatcher, v.AnyResident()))
+				h.Note("nobody updates this list: no dispatcher stays running here; start it with: %s", v.Runner.StartOf(heartbeat.Dispatcher))
 			}
 			return h.answer(shown, func() error { return printIncidents(h, shown) })
 		}),

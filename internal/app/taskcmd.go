@@ -338,8 +338,10 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, c cor
 	case undelivered != nil:
 		r.Note = "the change is recorded, and the board may not show it yet: " + undelivered.Error()
 	}
-	if on := goesOn(h, outcome); on != "" {
-		r.Note = strings.TrimPrefix(r.Note+"; "+on, "; ")
+	for _, more := range []string{goesOn(h, outcome), refusedReports(h, outcome)} {
+		if more != "" {
+			r.Note = strings.TrimPrefix(r.Note+"; "+more, "; ")
+		}
 	}
 	switch {
 	case outcome.Err != nil:
@@ -359,11 +361,27 @@ func permits(from, to pipeline.Status, by core.Actor) bool {
 	return ok
 }
 
+// canceled reports whether a command canceled a run.
+func canceled(o core.Outcome) bool {
+	return slices.ContainsFunc(o.Events, func(e core.Event) bool { _, ok := e.Data.(core.RunCanceled); return ok })
+}
+
+// refusedReports says that reports on a run wait that a command canceled; "": none does.
+func refusedReports(h *Home, o core.Outcome) string {
+	if !canceled(o) || isResident(h, heartbeat.Injector) {
+		return "" // what waits has come just now
+	}
+	n := len(reportsOn(h, o.Task.ID))
+	if n == 0 {
+		return ""
+	}
+	return explain.Count(n, "report of it waits", "reports of it wait") + " in the inbox, and what belongs to the run that this ended will be refused"
+}
+
 // goesOn says what becomes of an agent whose run a command canceled, where OTM does not end
 // it now; "": it does, or there is nothing to end.
 func goesOn(h *Home, o core.Outcome) string {
-	canceled := slices.ContainsFunc(o.Events, func(e core.Event) bool { _, ok := e.Data.(core.RunCanceled); return ok })
-	if !canceled {
+	if !canceled(o) {
 		return ""
 	}
 	a := h.Agents().Named(o.Task.Runs.Last().Agent)

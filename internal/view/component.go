@@ -37,8 +37,6 @@ type Component struct {
 // them.
 func Components(s Sources) []Component {
 	var all []Component
-	var last []int // the processes that stayed last
-	residents := false
 	for _, id := range heartbeat.Components {
 		b, err := heartbeat.Read(s.Dir, id)
 		c := Component{ID: id, Beat: b, State: heartbeat.Judge(b, s.Now)}
@@ -51,25 +49,22 @@ func Components(s Sources) []Component {
 		if c.Resident && b != nil && b.PID == pid && b.Config != "" && s.Config != "" {
 			c.OldConfig = b.Config != s.Config
 		}
-		all, last = append(all, c), append(last, lock.LastHolder(path))
-		residents = residents || c.Resident
-	}
-	for i := range all {
-		all[i].judge(s, last[i], residents)
+		c.judge(s, lock.LastHolder(path))
+		all = append(all, c)
 	}
 	return all
 }
 
 // judge decides how the component is. lastPID is the process that last stayed
-// for it; 0: none did. residents says that processes stay for some components.
-func (c *Component) judge(s Sources, lastPID int, residents bool) {
+// for it; 0: none did.
+func (c *Component) judge(s Sources, lastPID int) {
 	c.Health = c.State
 	about := func(code explain.Code, args ...any) {
 		program := c.ID
 		if program == heartbeat.Watcher {
 			program = heartbeat.Injector // it is a part of that
 		}
-		f := explain.New(code, append([]any{"component", c.ID, "start", s.Runner.StartOf(program, residents)}, args...)...)
+		f := explain.New(code, append([]any{"component", c.ID, "start", s.Runner.StartOf(program)}, args...)...)
 		c.Problem = &f
 	}
 	b := c.Beat

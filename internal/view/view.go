@@ -58,13 +58,14 @@ type Runner struct {
 	Installed bool   // otm install wrote units for this directory
 	Start     string // the command that starts the components
 	Flag      string // what a program is to be given to find the directory: " --dir …", or ""
+	Others    bool   // some program, or the embedded board, stays here already
 	Apply     string // what makes them take up a changed otm.toml
 }
 
 // StartOf is the command that starts a program that does not run: Start, or the program itself
 // if others run without it, as Start is refused then.
-func (r Runner) StartOf(program string, others bool) string {
-	if r.Installed || !others {
+func (r Runner) StartOf(program string) string {
+	if r.Installed || !r.Others {
 		return r.Start
 	}
 	return program + r.Flag
