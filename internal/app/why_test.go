@@ -788,7 +788,9 @@ func TestWhyTellsOfTheLimit(t *testing.T) {
 		t.Errorf("beside a pause: %q, %v; want %q", r.Sentence, err, want)
 	}
 	runs := pipeline.Find(view.RegistryOf(v), func(r *view.Registered) bool { return r.Name == "runner" })
-	if !slices.ContainsFunc(runs.Findings, func(f explain.Told) bool { return f.Code == explain.AgentRuns && strings.HasPrefix(f.Hint, "kill -- -") }) {
+	if !slices.ContainsFunc(runs.Findings, func(f explain.Told) bool {
+		return f.Code == explain.AgentRuns && strings.HasPrefix(f.Hint, "kill -- -")
+	}) {
 		t.Errorf("what is told of the process: %+v", runs.Findings)
 	}
 }
