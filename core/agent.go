@@ -81,6 +81,11 @@ type Ends struct {
 // tells nothing of the agent.
 func (e *Ends) Canceled() bool { return e != nil && !e.Late && !e.Orphan }
 
+// same reports whether both end a process for the same reason.
+func (e *Ends) same(o *Ends) bool {
+	return e.Task == o.Task && e.Late == o.Late && e.Orphan == o.Orphan
+}
+
 // EndedStart is a start that ended.
 type EndedStart struct {
 	Key string           `json:"key"` // of its wake
@@ -249,7 +254,7 @@ func (j JudgeStart) decide(d *decision) error {
 	now := was.Clone()
 	why := Observed
 	now.Hangs = j.Hangs.UTC()
-	if j.Ends == nil || now.Ends == nil || j.Ends.Task != now.Ends.Task {
+	if j.Ends == nil || now.Ends == nil || !j.Ends.same(now.Ends) {
 		now.Ends = j.Ends
 	}
 	if j.End != nil && (was.LastStart == nil || was.LastStart.Key != j.End.Start.Key) {

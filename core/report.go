@@ -140,12 +140,12 @@ func (r Report) isNote() bool {
 }
 
 // before reports whether the report is older than the task's hand-out, which has not been
-// taken. Now is before the hand-out if the clock was set back: then its times tell nothing.
+// taken. If now is before the hand-out, the clock was set back: the times cannot be compared.
 func (r Report) before(t *Task, now time.Time) bool {
 	return t.Out() && !t.Taken() && !r.Dropped.IsZero() && r.Dropped.Before(t.Dispatch.At) && !now.Before(t.Dispatch.At)
 }
 
-// isWord reports whether the report neither ticks a step nor moves a task that its agent has.
+// isWord reports whether the report only says something: no step, and no status but in_progress.
 func (r Report) isWord() bool {
 	return len(r.Steps) == 0 && (r.Status == "" || r.Status == pipeline.InProgress)
 }

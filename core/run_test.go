@@ -179,6 +179,27 @@ func TestLateReportStrikesTheFailure(t *testing.T) {
 	}
 }
 
+// OTM ends what a killed process left, and then the run is canceled: its end tells nothing of the
+// agent.
+func TestEndsForAnotherReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	judge := func(e *Ends) {
+		t.Helper()
+		w.must(Command{By: boss, Agent: "devdas", Do: JudgeStart{MaxFailures: 3, Ends: e}})
+	}
+	judge(&Ends{Task: 1, Since: t0, Orphan: true})
+	judge(&Ends{Task: 1, Since: t0.Add(time.Second), Orphan: true})
+	if is := w.state.Agents["devdas"].Ends; !is.Since.Equal(t0) || is.Canceled() {
+		t.Errorf("noted again: %+v", is)
+	}
+	judge(&Ends{Task: 1, Since: t0.Add(time.Minute)})
+	if is := w.state.Agents["devdas"].Ends; !is.Canceled() {
+		t.Errorf("canceled since: %+v", is)
+	}
+}
+
 // A run on a task whose steps were all ticked before needs a word of its agent: its failure says
 // so.
 func TestTickedBeforeFails(t *testing.T) {

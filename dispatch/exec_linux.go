@@ -11,17 +11,20 @@ import (
 // diesWithHelper says that a command ends when its helper is killed.
 const diesWithHelper = true
 
-// holderOf is the process that has a file open, the first of several; 0: none that we may look
-// at has. It reads /proc.
+// holderOf is a process that holds the lock at path; 0: none that we may look at does. It reads
+// /proc, and no file system that may hang.
 func holderOf(path string) int {
-	want, err := os.Stat(path)
+	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return 0
 	}
 	open, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, fd := range open {
-		pid, _ := strconv.Atoi(strings.Split(fd, "/")[2])
-		if is, err := os.Stat(fd); err == nil && pid != os.Getpid() && os.SameFile(is, want) {
+		if to, err := os.Readlink(fd); err != nil || to != path {
+			continue
+		}
+		info, _ := os.ReadFile(strings.Replace(fd, "/fd/", "/fdinfo/", 1))
+		if pid, _ := strconv.Atoi(strings.Split(fd, "/")[2]); strings.Contains(string(info), "FLOCK") {
 			return pid
 		}
 	}

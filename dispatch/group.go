@@ -32,28 +32,48 @@ type Process struct {
 	Started time.Time // zero: not known
 }
 
+// End is the command line that ends the process; "": its id is not known.
+func (p Process) End() string {
+	switch {
+	case p.PID == 0:
+		return ""
+	case p.Stray:
+		return fmt.Sprintf("kill %d", p.PID)
+	}
+	return fmt.Sprintf("kill -- -%d", p.PID)
+}
+
 func processOf(dir, agent string) (p Process) {
-	for i, path := range []string{execLock(dir, agent), groupLock(dir, agent)} {
-		if p.PID, p.Running = lock.Holder(path); !p.Running {
+	own, group := execLock(dir, agent), groupLock(dir, agent)
+	for i, path := range []string{own, group, own} { // a helper takes its own lock first
+		if i == 2 && !p.Running {
+			break
+		}
+		pid, held := lock.Holder(path)
+		if !held {
 			continue
 		}
-		if i > 0 && diesWithHelper {
-			p.Stray = p.PID == 0 || syscall.Kill(-p.PID, 0) == syscall.ESRCH
-			p.Orphan = !p.Stray
-		}
-		if p.Stray {
-			p.PID = holderOf(path)
-		}
+		p = Process{PID: pid, Running: true}
 		if info, err := os.Stat(path); err == nil {
 			p.Started = info.ModTime() // it wrote its id then
 		}
-		break
+		if path == own {
+			return p
+		}
+		p.Orphan = diesWithHelper
+	}
+	if p.Orphan && (p.PID == 0 || syscall.Kill(-p.PID, 0) == syscall.ESRCH) {
+		p.Orphan, p.Stray, p.PID = false, true, holderOf(group)
 	}
 	return p
 }
 
-// ProcessRuns reports whether a process of an agent's runs, or what a killed one left.
-func ProcessRuns(dir, agent string) bool { return processOf(dir, agent).Running }
+// ProcessRuns reports whether a process of an agent's runs that OTM ends, or what a killed one
+// left.
+func ProcessRuns(dir, agent string) bool {
+	p := processOf(dir, agent)
+	return p.Running && !p.Stray
+}
 
 // endWait is how long a command, and then its children, get to end after SIGTERM.
 const endWait = 10 * time.Second

@@ -2,12 +2,12 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
-	"otm/core"
 	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
@@ -86,38 +86,47 @@ func TestKilledHelperLeavesAChild(t *testing.T) {
 }
 
 // What has left the group of a killed command is not ended. It is named by its own id, and
-// nothing is started beside it.
+// nothing is started beside it. If the run was canceled, its end is no failure of the agent.
 func TestKilledHelperLeavesAStray(t *testing.T) {
 	t.Parallel()
-	w := newExecWorld(t, `setsid sh -c 'exec 4> alive; echo up > up; exec sleep 1000' & exec sleep 1000`)
-	pid, gone := w.hangs("alive")
-	want(t, "takes", w.next("alpha"), pipeline.TaskID(1))
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	for name, want1 := range map[string]string{"at work": "failed 1", "canceled": "canceled 0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, `setsid sh -c 'exec 4> alive; echo up > up; exec sleep 1000' & exec sleep 1000`)
+			pid, gone := w.hangs("alive")
+			want(t, "takes", w.next("alpha"), pipeline.TaskID(1))
+			if name == "canceled" {
+				w.edit(1, w.status(pipeline.Dormant))
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			w.ended()
+			w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
+			for syscall.Kill(-pid, 0) != syscall.ESRCH {
+				runtime.Gosched() // the kernel ends its command at once, and nobody tells us
+			}
+			want(t, "nothing is started beside it", w.pass().Woken, 0)
+			h := w.health()
+			want(t, "it is told of", words(h.Running, h.Stray, h.Orphan, h.Finding(w.clock.Now()).Code), words(true, true, false, explain.AgentStray))
+			want(t, "the task is left", w.outlook().Left[1], name == "at work")
+			if h.PID == pid || h.PID == 0 {
+				t.Fatalf("its id is %d", h.PID)
+			}
+			want(t, "how to end it", h.End(), fmt.Sprintf("kill %d", h.PID))
+			if err := syscall.Kill(h.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "it is gone", w.line(gone), "")
+			free, err := lock.Acquire(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			free.Release()
+			w.pass()
+			want(t, "its run", words(w.record(1).Runs.Last().Ending, w.health().Failures), want1)
+		})
 	}
-	w.ended()
-	w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
-	for syscall.Kill(-pid, 0) != syscall.ESRCH {
-		runtime.Gosched() // the kernel ends its command at once, and nobody tells us
-	}
-	want(t, "nothing is started beside it", w.pass().Woken, 0)
-	h := w.health()
-	want(t, "it is told of", words(h.Running, h.Stray, h.Orphan, h.Ends == nil, h.Finding(w.clock.Now()).Code), words(true, true, false, true, explain.AgentStray))
-	want(t, "the task is left", w.outlook().Left[1], true)
-	if h.PID == pid || h.PID == 0 {
-		t.Fatalf("its id is %d", h.PID)
-	}
-	if err := syscall.Kill(h.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	want(t, "it is gone", w.line(gone), "")
-	free, err := lock.Acquire(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Release()
-	w.pass()
-	want(t, "its run", w.record(1).Runs.Last().Ending, core.EndFailed)
 }
 
 // A command that a signal ended takes its children along.

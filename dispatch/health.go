@@ -66,7 +66,11 @@ func (h Health) Finding(now time.Time) *explain.Finding {
 func (h Health) Findings(now time.Time) (found []explain.Finding) {
 	switch {
 	case h.Stray:
-		found = append(found, h.found(explain.AgentStray, "pid", h.PID))
+		what := "a process that it had started"
+		if h.PID != 0 {
+			what += fmt.Sprintf(", pid %d,", h.PID)
+		}
+		found = append(found, h.found(explain.AgentStray, "what", what, "end", h.End()))
 	case h.Running && !h.Hangs.IsZero():
 		found = append(found, h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID))
 	case h.Running && h.Ends != nil:

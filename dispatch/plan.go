@@ -275,7 +275,7 @@ func (s *situation) planAfterTask(p plan) plan {
 
 // ends returns why OTM ends the agent's process; nil: it does not.
 func (s *situation) ends() *core.Ends {
-	if !s.Running || s.Stray {
+	if !s.Running {
 		return nil
 	}
 	of, w := s.lastWake()
@@ -287,7 +287,7 @@ func (s *situation) ends() *core.Ends {
 }
 
 // endsRun returns that OTM ends the agent's process as the run in which it works was canceled,
-// or lasts too long, or it took nothing for that long; nil: none of it. A process works in the
+// or lasts too long, or it took nothing for that long; nil: it does not. A process works in the
 // run of the task that it took last, or was given last. The last wake is w, of a task.
 func (s *situation) endsRun(of *core.Task, w *core.Wake) *core.Ends {
 	since := s.Started
@@ -489,7 +489,7 @@ func (s *situation) again(t *core.Task) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// isLeftBy reports whether the process of an agent with a command took the task, has ended without
+// isLeftBy reports whether the process of an agent with a command took a task and ended without
 // a result, and nobody has gone on with the task.
 func isLeftBy(s *situation, t *core.Task) bool {
 	_, w := s.lastWake()
@@ -498,7 +498,7 @@ func isLeftBy(s *situation, t *core.Task) bool {
 	}
 	heard := t.LastHeard()
 	if w.Ended.IsZero() {
-		return !w.Accepted.IsZero() && !heard.Before(w.AskedAt)
+		return w.Via == pipeline.TriggerExec && !w.Accepted.IsZero() && !heard.Before(w.AskedAt)
 	}
 	return !heard.After(w.Ended)
 }

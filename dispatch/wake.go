@@ -218,7 +218,7 @@ func (wg *waking) endLeft(ctx context.Context, s *situation) error {
 	if s.Running {
 		wg.report.RunBy(s.lateStart())
 	}
-	if !s.Running || s.state.Ends == nil {
+	if !s.Running || s.Stray || s.state.Ends == nil {
 		return nil
 	}
 	if err := wg.reload(ctx, s); err != nil {

@@ -29,7 +29,8 @@ task comes next, and how many tasks it has. States:
   working         it took the task that is shown, and has not ended it
   woken           it was woken, and has taken nothing yet
   still runs      its process runs on, with no task to work on
-  ending          OTM told its process, or what a killed one left, to end
+  ending          it has nothing and OTM told its process to end, or OTM ends
+                  what a killed one left
   ended           its process ended, and left the task that is shown unfinished
   free            it has nothing to do, or looks for tasks by itself
   not ready       its workspace or its command is missing
@@ -115,7 +116,7 @@ func printRegistry(h *Home, v *view.View, agents []AgentLine) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	told := map[string]bool{} // what is of a component
+	told := map[string]bool{} // components whose problem is printed
 	for _, a := range agents {
 		for _, f := range a.Findings {
 			switch component := f.Args["component"]; {

@@ -133,10 +133,11 @@ func badAddress(h *Home, err error) error {
 // absentBoard is errNoBoard with the command that starts a board here.
 func absentBoard(h *Home) error {
 	e := cli.Errorf(cli.TryLater, "%w", errNoBoard)
-	if start := h.startOf("otm board"); start != "otm board" {
+	alone := "otm board" + dirFlag(h.Dir, h.Getenv)
+	if start := h.startOf("otm board"); start != alone {
 		e.Hint("%s", start)
 	}
-	return e.Hint("otm board")
+	return e.Hint("%s", alone)
 }
 
 // embeddedBudget sets the budget of calls to the embedded board: unlimited,

@@ -174,10 +174,10 @@ func pause(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, reas
 // work on a task.
 func endOf(ctx context.Context, store core.Reader, a *pipeline.Agent, is dispatch.Health) string {
 	tasks, err := store.Tasks(ctx, core.Filter{Live: true, Agent: a.Name})
-	if i := slices.IndexFunc(tasks, (*core.Task).AtWork); err == nil && i >= 0 {
+	if i := slices.IndexFunc(tasks, (*core.Task).AtWork); err == nil && i >= 0 && !is.Stray {
 		return "otm stop " + tasks[i].ID.String()
 	}
-	return fmt.Sprintf("kill -- -%d", is.PID)
+	return is.End()
 }
 
 // resume ends the pause of an agent, forgets its failures and has the dispatcher look at it.

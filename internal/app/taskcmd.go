@@ -328,7 +328,7 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, c cor
 		}
 		r.Can, r.Next = tc.instead(refused, edits)
 		if n := len(reportsOn(h, t.ID)); n > 0 { // it may be what the command is for
-			r.Error += "; " + explain.Count(n, "report of it waits", "reports of it wait") + " in the inbox"
+			r.Error += "; " + explain.Count(n, "report on it waits", "reports on it wait") + " in the inbox"
 			if !isResident(h, heartbeat.Injector) {
 				r.Next = append([]string{h.startOf(heartbeat.Injector)}, r.Next...)
 			}
@@ -375,7 +375,7 @@ func refusedReports(h *Home, o core.Outcome) string {
 	if n == 0 {
 		return ""
 	}
-	return explain.Count(n, "report of it waits", "reports of it wait") + " in the inbox, and what belongs to the run that this ended will be refused"
+	return explain.Count(n, "report on it waits", "reports on it wait") + " in the inbox, and what belongs to the run that this ended will be refused"
 }
 
 // goesOn says what becomes of an agent whose run a command canceled, where OTM does not end

@@ -778,7 +778,7 @@ func TestWhyTellsOfTheLimit(t *testing.T) {
 	w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Blocked})
 	w.runs()
 	r, err := why.Of(w.view(), 1)
-	want := fmt.Sprintf("gate waits: 1 agent is at work, as many as max_running allows: runner (its process runs on, pid %d)", os.Getpid())
+	want := fmt.Sprintf("gate waits: 1 agent is at work, and max_running allows no more: runner (its process runs on, pid %d)", os.Getpid())
 	if err != nil || !strings.HasSuffix(r.Sentence, want) || r.Next != "otm agents" {
 		t.Errorf("%q → %q, %v; want %q", r.Sentence, r.Next, err, want)
 	}

@@ -76,13 +76,12 @@ func (in *Inbox) readInboxes(countOnly bool) error {
 	return nil
 }
 
-// waiting tells when the updates of a task came that wait. Where the inboxes were only counted,
+// waiting returns when the waiting updates of a task came. Where the inboxes were only counted,
 // it reads them. What cannot be read then is no update of the task.
 func (in *Inbox) waiting(id pipeline.TaskID) []time.Time {
 	if in.counted && in.Waiting[inbox.TaskUpdates] > 0 {
-		if read, err := readFiles(in.dir, false); err == nil {
-			in.updates = read.updates
-		}
+		read := Inbox{dir: in.dir, Waiting: map[inbox.Kind]int{}, updates: in.updates}
+		read.readInboxes(false)
 		in.counted = false
 	}
 	return in.updates[id]

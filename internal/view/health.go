@@ -172,7 +172,7 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 			return f.Code == explain.AgentEnding // OTM does what a person asked for
 		})...)
 	}
-	if c := v.Component(heartbeat.Dispatcher); c.Problem != nil || !c.Resident { // else it sees to them within a second
+	if !v.Component(heartbeat.Dispatcher).Resident { // else it sees to them within a second
 		its := v.Agent(a)
 		for _, t := range its.Tasks {
 			if f := LeftBy(v, its, t); f != nil && f.Level() != explain.OK {

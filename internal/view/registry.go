@@ -24,7 +24,7 @@ const (
 	Working      Doing = "working"    // it took a task and has not finished it
 	Woken        Doing = "woken"      // it was woken, and has taken nothing yet
 	StillRuns    Doing = "still runs" // its process runs on, with no task to work on
-	Ending       Doing = "ending"     // OTM told its process, or what a killed one left, to end
+	Ending       Doing = "ending"     // it has nothing and OTM ends its process, or OTM ends what a killed one left
 	Ended        Doing = "ended"      // its process ended, and left the task unfinished
 	Free         Doing = "free"       // it works on nothing, and may be given a task at once
 	NotReady     Doing = "not ready"  // its workspace or its command is missing
@@ -52,16 +52,13 @@ type Registered struct {
 	// Tasks counts those that are not over.
 	Tasks    map[pipeline.Status]int `json:"tasks"`
 	Findings []explain.Told          `json:"findings"` // its problems
-
-	atWork bool // see dispatch.Outlook
-	pid    int  // of its process; 0: none runs, or it is not known
 }
 
 // RegistryOf lists the agents in the order of the configuration, then those that tasks name
 // and that nobody configured.
 func RegistryOf(v *View) []Registered {
 	all := []Registered{}
-	down := v.Component(heartbeat.Dispatcher).Problem
+	down := NoDispatcher(v)
 	for i := range v.Agents {
 		a := &v.Agents[i]
 		r := Registered{Name: a.Name, Kind: "ai", Trigger: a.Trigger, Source: a.Source, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{}}
@@ -70,7 +67,7 @@ func RegistryOf(v *View) []Registered {
 		}
 		r.fill(v.Agent(a), v.Now)
 		problems := append(v.AgentProblems(a), Silent(v, a)...)
-		if down != nil && r.isStarted() && len(r.Tasks) > 0 {
+		if down != nil && isStarted(r.Trigger) && len(r.Tasks) > 0 {
 			problems = append(problems, *down)
 			if r.State == Free && r.Next != 0 {
 				r.State = Waits
@@ -88,9 +85,9 @@ func RegistryOf(v *View) []Registered {
 		}
 		all = append(all, r)
 	}
-	if limitReached(v, all) != nil {
+	if limitReached(v) != nil {
 		for i := range all {
-			if r := &all[i]; r.isStarted() && r.State == Free && r.Next != 0 {
+			if r := &all[i]; isStarted(r.Trigger) && r.State == Free && r.Next != 0 {
 				r.State = Waits
 			}
 		}
@@ -98,39 +95,56 @@ func RegistryOf(v *View) []Registered {
 	return append(all, unconfigured(v)...)
 }
 
+// NoDispatcher says that no dispatcher runs; nil: one does, or may run by a timer.
+func NoDispatcher(v *View) *explain.Finding {
+	c := v.Component(heartbeat.Dispatcher)
+	if c.Resident {
+		return nil
+	}
+	return c.Problem
+}
+
 // LimitReached says who is at work, if an agent has to wait for that as max_running says; nil:
-// none has to.
-func LimitReached(v *View, agent string) *explain.Finding {
-	who := limitReached(v, RegistryOf(v))
-	if who == nil {
+// it need not.
+func LimitReached(v *View, agent *Agent) *explain.Finding {
+	who := limitReached(v)
+	if who == nil || agent.Outlook.AtWork {
 		return nil
 	}
 	names, look := []string{}, ""
-	for _, r := range who {
-		name := r.Name
-		if r.TaskID == 0 && r.pid != 0 {
-			name += fmt.Sprintf(" (its process runs on, pid %d)", r.pid)
+	for _, its := range who {
+		name := its.Name
+		if o := its.Outlook; o.Health.PID != 0 && (o.Took || o.Wake == nil) && slices.IndexFunc(its.Tasks, (*Task).atWork) < 0 {
+			name += fmt.Sprintf(" (its process runs on, pid %d)", o.Health.PID)
 			look = "otm agents"
 		}
 		names = append(names, name)
 	}
-	f := explain.New(explain.LimitReached, "agent", agent, "n", v.Times.MaxRunning, "who", strings.Join(names, ", "), "look", look)
+	f := explain.New(explain.LimitReached, "agent", agent.Name, "n", len(who), "who", strings.Join(names, ", "), "look", look)
 	return &f
 }
 
+// atWork reports whether an agent took the task and has not ended it.
+func (t *Task) atWork() bool { return t.State != nil && t.State.AtWork() }
+
 // limitReached returns the agents that are at work, if they are as many as max_running allows;
 // nil: more may be started.
-func limitReached(v *View, all []Registered) []Registered {
-	who := pipeline.Filter(all, func(r Registered) bool { return r.isStarted() && r.atWork })
+func limitReached(v *View) (who []*Agent) {
+	for i := range v.Agents {
+		a := &v.Agents[i]
+		if its := v.Agent(a); isStarted(a.Trigger) && its.Outlook.AtWork {
+			who = append(who, its)
+		}
+	}
 	if v.Times.MaxRunning == 0 || len(who) < v.Times.MaxRunning {
 		return nil
 	}
 	return who
 }
 
-// isStarted reports whether OTM starts the agent.
-func (r *Registered) isStarted() bool {
-	return r.Trigger == pipeline.TriggerExec || r.Trigger == pipeline.TriggerGateway
+// isStarted reports whether OTM starts agents with a trigger.
+func isStarted(trigger pipeline.Trigger) bool {
+	return trigger == pipeline.TriggerExec || trigger == pipeline.TriggerGateway
 }
 
 // unready returns why an agent cannot work: its workspace or its command is missing; nil:
@@ -192,7 +206,6 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 		r.TaskID = at.ID
 	}
 	health, wake := a.Outlook.Health, a.Outlook.Wake
-	r.atWork, r.pid = a.Outlook.AtWork, health.PID
 	switch {
 	case health.AgentState != nil && health.Paused != nil:
 		r.State, r.Since = Paused, timeOrNil(health.Paused.At)
@@ -206,7 +219,7 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 		r.State, r.Since = Ended, timeOrNil(wake.Ended)
 	case at != nil:
 		r.State, r.Since = Working, timeOrNil(began(at))
-	case wake != nil && !a.Outlook.Took && !a.Outlook.Over && wake.MaybeQueued():
+	case wake != nil && !a.Outlook.Took && !a.Outlook.Over && !health.Orphan && wake.MaybeQueued():
 		r.State, r.Since = Woken, timeOrNil(wake.AskedAt)
 	case health.AgentState != nil && health.Running:
 		r.State = StillRuns
@@ -234,7 +247,7 @@ func (r *Registered) more(v *View, its *Agent, problems []explain.Finding) []exp
 		return nil
 	}
 	var found []explain.Finding
-	if h.Running && r.TaskID == 0 && h.PID != 0 && r.State != Woken && r.State != Ending && !h.Stray {
+	if h.Running && r.TaskID == 0 && h.PID != 0 && r.State != Woken && r.State != Ending && !h.Stray && !h.Orphan {
 		found = append(found, ProcessRuns(its))
 	}
 	for _, f := range h.Due().Findings(v.Now) {
@@ -252,7 +265,7 @@ func ProcessRuns(its *Agent) explain.Finding {
 	if w := its.Outlook.Wake; w != nil {
 		since = w.AskedAt
 	}
-	return explain.New(explain.AgentRuns, "agent", its.Name, "pid", h.PID, "since", since, "end", fmt.Sprintf("kill -- -%d", h.PID))
+	return explain.New(explain.AgentRuns, "agent", its.Name, "pid", h.PID, "since", since, "end", h.End())
 }
 
 // nextStart is when an agent may be started next: after its own pause, and if it has nothing

@@ -81,7 +81,7 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	}
 	var limit *explain.Finding
 	if v.Times.MaxRunning > 0 && (w == nil || !w.Ended.IsZero() || former(t, w)) && !o.Health.Running {
-		limit = view.LimitReached(v, name)
+		limit = view.LimitReached(v, v.Agent(t.Agent))
 	}
 	switch {
 	case o.Health.Running:
@@ -133,7 +133,9 @@ func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 			is = "with " + other.State.Agent
 		case (at.Over() || slices.Contains(leftBehind, at)) && v.Now.Sub(other.Since(at)) >= atItsEnd:
 		case other.State != nil && over(other.State.Runs.LastOf(name), w, v.Now):
-			is = "handed out again"
+			if other.State.Out() {
+				is = "handed out again"
+			}
 		default:
 			continue
 		}

@@ -143,9 +143,9 @@ func Of(v *view.View, id pipeline.TaskID) (Reason, error) {
 	return withParent(v, withUpdates(v, withDispatcher(v, d), t), t).reason(id, v.Now), v.Err()
 }
 
-// withDispatcher says that the dispatcher does not run, where a task gets no further without it.
+// withDispatcher says that the dispatcher does not run, of each task that an agent has or is to get.
 func withDispatcher(v *view.View, d draft) draft {
-	f := v.Component(heartbeat.Dispatcher).Problem
+	f := view.NoDispatcher(v)
 	if f == nil || !slices.Contains([]Stage{ToAgent, ToTake, IsIgnored, AtWork, ToRetry}, d.stage) {
 		return d
 	}

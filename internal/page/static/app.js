@@ -884,7 +884,7 @@ function drawHealth() {
 
 // drawAgents says what each agent is doing, those that are held up first.
 function drawAgents() {
-  const held = (a) => ["left alone", "paused", "not configured"].includes(a.state);
+  const held = (a) => ["left alone", "paused", "ended", "not configured"].includes(a.state);
   const all = state.registry.toSorted((a, b) => held(b) - held(a));
   $("agentsHeading").hidden = all.length === 0;
   reconcile($("agents"), all, (a) => a.name, makeAgent, (e, a) => {
@@ -897,7 +897,7 @@ function drawAgents() {
     const counts = state.statuses.concat("pending").filter((s) => a.tasks[s]).map((s) => `${a.tasks[s]} ${label(s).toLowerCase()}`);
     put(more, [a.lastHeard ? `last word ${age(a.lastHeard)} ago` : "", a.next ? `next ${a.next}` : "", counts.join(", "), ...a.findings.filter((f) => !f.args?.component).map((f) => f.text)].filter(Boolean).join(" · "));
     button.hidden = a.kind !== "ai";
-    button.dataset.do = ["paused", "left alone", "waits"].includes(a.state) ? "resume" : "pause";
+    button.dataset.do = ["paused", "left alone"].includes(a.state) || (a.state === "waits" && a.until) ? "resume" : "pause";
     put(button, label(button.dataset.do));
     button.ariaLabel = `${label(button.dataset.do)} ${a.name}`;
   });
