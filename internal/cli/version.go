@@ -1,12 +1,17 @@
 package cli
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"sync"
+)
 
 // version is set by the linker for releases.
 var version string
 
 // Version returns the version of the release, or what the build recorded.
-func Version() string {
+func Version() string { return recorded() }
+
+var recorded = sync.OnceValue(func() string {
 	if version != "" {
 		return version
 	}
@@ -24,4 +29,4 @@ func Version() string {
 		return "devel"
 	}
 	return v
-}
+})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,9 +131,9 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 		}
 		u.TaskID = id
 	}
-	u.By = os.Getenv("OTM_AGENT")
-	if !c.Flags().Changed("run") && u.TaskID != 0 && u.TaskID == taskOfShell() {
-		u.Run, _ = strconv.Atoi(os.Getenv("OTM_RUN"))
+	u.By = r.Getenv("OTM_AGENT")
+	if !c.Flags().Changed("run") && u.TaskID != 0 && u.TaskID == r.taskOfShell() {
+		u.Run, _ = strconv.Atoi(r.Getenv("OTM_RUN"))
 	}
 	if c.Flags().Changed("status") {
 		s, err := drop.ParseReport(r.status)
@@ -147,8 +146,8 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 }
 
 // taskOfShell is the task for which OTM started the agent in whose shell we run; 0: none.
-func taskOfShell() pipeline.TaskID {
-	id, err := pipeline.ParseTaskID(os.Getenv("OTM_TASK_ID"))
+func (r *update) taskOfShell() pipeline.TaskID {
+	id, err := pipeline.ParseTaskID(r.Getenv("OTM_TASK_ID"))
 	if err != nil {
 		return 0
 	}

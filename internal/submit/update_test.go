@@ -203,10 +203,8 @@ func TestUpdateOfAFormerRun(t *testing.T) {
 	for agent, hint := range map[string]string{
 		"Dev Das": "otm next --agent 'dev das'   # gives the task again, with the number of its run", "archibald": "otm show T-00007", "": "otm show T-00007",
 	} {
-		t.Setenv("OTM_AGENT", agent)
-		t.Setenv("OTM_TASK_ID", "T-00007")
-		t.Setenv("OTM_RUN", "1")
 		p := initialised(t)
+		p.env["OTM_AGENT"], p.env["OTM_TASK_ID"], p.env["OTM_RUN"] = agent, "T-00007", "1"
 		p.rendered(7, pipeline.InProgress)
 		if err := rendering.Write(p.dir, pipeline.Rendering{TaskID: 7, Agent: "dev das", Status: pipeline.InProgress, Run: 2}); err != nil {
 			t.Fatal(err)
