@@ -61,7 +61,7 @@ func setup(env *testscript.Env) error {
 	return nil
 }
 
-// helpers are what scripts can say beside testscript's own commands.
+// helpers are what scripts can say beside testscript's own commands. TestScripts adds wrongkinds.
 //
 //	waitfor FILE REGEXP      until the file matches
 //	waitgone FILE            until there is no such file
@@ -92,6 +92,8 @@ func setup(env *testscript.Env) error {
 //	fill FILE                writes until the disk is full, and again as room is made
 //	unfill FILE              ends what fill began, and removes the file
 //	sigterm                  interrupts the background commands
+//	wrongkinds               sets $KINDS to those of wrongKinds that this run takes
+//	within COMMAND...        runs a command of OTM as exec does, if possible without a process of its own
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"waitfor":    waitfor,
 	"waitgone":   waitgone,
@@ -118,6 +120,7 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 	"firstline":  firstLine,
 	"telegram":   telegram,
 	"slackchat":  slackChat,
+	"within":     within,
 }
 
 // patience is how long a script waits for something to happen. It is long, as
@@ -126,14 +129,19 @@ const patience = 5 * time.Minute
 
 // soon calls ok until it is true, and reports whether it was before its patience
 // ended. What it waits for is done by other processes, to files and to the
-// board; what these do, they tell nobody, so it looks again and again.
+// board; what these do, they tell nobody, so it looks again and again; the longer
+// a look takes, the more rarely, as what it waits for needs the CPU too.
 func soon(patience time.Duration, ok func() bool) bool {
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) { // other processes did it, and send no signal
+	for end := time.Now().Add(patience); ; {
+		began := time.Now()
+		if ok() {
+			return true
+		}
 		if time.Now().After(end) {
 			return false
 		}
+		time.Sleep(max(10*time.Millisecond, 2*time.Since(began))) // other processes do it, and send no signal
 	}
-	return true
 }
 
 // until calls ok until it is true.
@@ -337,13 +345,16 @@ func reason(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// exitFile is where the code of the last program stands.
+func exitFile(ts *testscript.TestScript) string { return filepath.Join(ts.Getenv("WORK"), ".exit") }
+
 // exitCode holds the code of the last program against a number. testscript
 // itself only tells success from failure.
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: exitcode N")
 	}
-	got := strings.TrimSpace(ts.ReadFile(filepath.Join(ts.Getenv("WORK"), ".exit")))
+	got := strings.TrimSpace(ts.ReadFile(exitFile(ts)))
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s", got, args[0])
 	}

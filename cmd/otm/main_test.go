@@ -160,12 +160,15 @@ func armTrace(path string) {
 
 // TestScripts runs the user stories of testdata/script.
 func TestScripts(t *testing.T) {
+	kinds := strings.Join(crashtest.Part(t, wrongKinds), " ")
+	cmds := maps.Clone(helpers)
+	cmds["wrongkinds"] = func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("KINDS", kinds) }
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Files:               scripts(t),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               setup,
-		Cmds:                helpers,
+		Cmds:                cmds,
 		Condition:           condition,
 		Deadline:            deadline(t),
 	})
