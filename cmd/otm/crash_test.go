@@ -61,7 +61,9 @@ func newHouse(t *testing.T) *house {
 			t.Fatal(err)
 		}
 	}
+	h.within = !crashtest.Whole()
 	h.must("otm", "init")
+	h.within = false
 	config := fmt.Sprintf("[board]\nlisten = \"127.0.0.1:0\"\n[times]\nsettle_after = \"1s\"\n[agents.devdas]\nworkspace = %q\ntrigger = \"none\"\n[agents.runner]\nworkspace = %q\ncommand = [\"true\"]\n",
 		filepath.Join(root, "ws"), filepath.Join(root, "ws2"))
 	if err := os.WriteFile(filepath.Join(h.dir, "otm.toml"), []byte(config), 0o600); err != nil {

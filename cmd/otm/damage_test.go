@@ -125,6 +125,7 @@ func TestDamagedFiles(t *testing.T) {
 func newWornHouse(t *testing.T) *house {
 	h := newHouse(t)
 	h.startBoard("")
+	h.within = !crashtest.Whole()
 	h.live(0)
 	h.must("otm", "next", "--agent", "devdas")
 	h.must("otm-update", "--task-id", h.acknowledged["two"], "--subtask-done", "1")
@@ -145,6 +146,7 @@ func newWornHouse(t *testing.T) *house {
 // damage damages files, looks around, and lets all recover.
 func (h *house) damage(do func([]byte) []byte, files ...stateFile) {
 	h.Helper()
+	h.within = false
 	whole := map[string][]byte{} // of the files that are to be put back
 	for _, f := range files {
 		found, err := filepath.Glob(filepath.Join(h.root, f.path))
@@ -182,6 +184,7 @@ func (h *house) damage(do func([]byte) []byte, files ...stateFile) {
 	if !boardRuns {
 		h.startBoard("")
 	}
+	h.within = !crashtest.Whole()
 	titles := []string{"One", "Two", "Three", "Four", "Five"}
 	for _, f := range files {
 		if f.loses != "" && count(h.dir, "failed") == 0 {
