@@ -75,7 +75,7 @@ store-all: ## the store's tests and the user stories, on a PostgreSQL that this 
 
 # The walks, which take every place times every failure. Without this, a run takes
 # one part of their cases (internal/crash/crashtest/part.go).
-WALKS := Year|BrokenAgent|CrashMatrix|KilledAtEachPoint|DiskFullAtEachWrite|PermissionLost|NoDescriptors|DamagedFiles|InotifyOverflow|LostAnswersThroughALife|.*EachPlace|.*WhereTheDiskFails
+WALKS := Scripts|Year|BrokenAgent|CrashMatrix|KilledAtEachPoint|DiskFullAtEachWrite|PermissionLost|NoDescriptors|DamagedFiles|InotifyOverflow|LostAnswersThroughALife|.*EachPlace|.*WhereTheDiskFails
 
 .PHONY: whole
 whole: ## the walks with all their cases, many scripts of the model, and the soaks (hours)
@@ -83,9 +83,9 @@ whole: ## the walks with all their cases, many scripts of the model, and the soa
 	$(MAKE) soak
 
 .PHONY: soak
-soak: ## random kills, and faults of the board, under load, with PostgreSQL too (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, see the tests)
-	TMPDIR=$${TMPDIR:-/tmp} OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} \
-		sh scripts/postgres.sh $(GO) test ./cmd/otm ./core/store -run '^TestSoak' -count=1 -timeout=0 -v
+soak: ## random kills, and faults of the board, under load, with PostgreSQL too (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, _HANDS, see the tests)
+	TMPDIR=$${TMPDIR:-/tmp} OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} OTM_SOAK_HANDS=$${OTM_SOAK_HANDS:-64} \
+		sh scripts/postgres.sh $(GO) test ./cmd/otm ./core/store -run '^Test(Soak|ManyHands)' -count=1 -timeout=0 -v
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for a while (FUZZTIME=30s)

@@ -98,12 +98,12 @@ func (s *soak) endUp(crew *group) {
 	s.atRest()
 }
 
-// TestManyHands: 64 creators and 64 updaters at once, beside daemons, and
-// beside agents that rewrite their dispatch files without a lock.
+// TestManyHands: creators and as many updaters at once, beside daemons, and beside
+// agents that rewrite their dispatch files without a lock.
 func TestManyHands(t *testing.T) {
 	t.Parallel()
-	crashtest.Long(t, "starts 200 processes")
-	const hands = 64
+	crashtest.Long(t, "starts many processes")
+	hands := setting(t, soakHands, 20)
 	s := newHands(t)
 	crew := s.crew(t.Context(), 0)
 	create := func(i int) {
@@ -174,9 +174,11 @@ func TestInjectorsTogether(t *testing.T) {
 	t.Parallel()
 	s := newHands(t)
 	s.startBoard("")
+	var all []spec
 	for i := range 20 {
-		s.create(spec{Title: fmt.Sprint("task ", i), Agent: "alpha", Priority: "normal"})
+		all = append(all, spec{Title: fmt.Sprint("task ", i), Agent: "alpha", Priority: "normal"})
 	}
+	s.createAll(all)
 	type end struct {
 		code int
 		said string
@@ -299,9 +301,11 @@ func TestSameRows(t *testing.T) {
 	const tasks, edits = 6, 8
 	s := newHands(t)
 	crew := s.crew(t.Context(), 0)
+	var all []spec
 	for i := range tasks {
-		s.create(spec{Title: fmt.Sprint("task ", i), Agent: "gamma", Priority: "low", Subtasks: []string{"a", "b", "c", "d"}})
+		all = append(all, spec{Title: fmt.Sprint("task ", i), Agent: "gamma", Priority: "low", Subtasks: []string{"a", "b", "c", "d"}})
 	}
+	s.createAll(all)
 	s.onBoard(tasks, "assigned")
 	cards := must(s.desk.cards())
 	atOnce(2, func(who int) {

@@ -25,7 +25,7 @@ const roundTasks = 1000
 func TestSoakFaults(t *testing.T) {
 	t.Parallel()
 	crashtest.Long(t, "goes on for ten seconds")
-	tasks, seed := setting(t, soakTasks, 20), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
+	tasks, seed := setting(t, soakTasks, 10), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
 	for left := tasks; left > 0 && !t.Failed(); seed, left = seed+1, left-roundTasks {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newSoak(t, uint64(seed), "")

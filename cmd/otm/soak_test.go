@@ -29,6 +29,7 @@ import (
 // What a soak is told by the environment.
 const (
 	soakKills = "OTM_SOAK_KILLS" // how many processes TestSoak kills
+	soakHands = "OTM_SOAK_HANDS" // how many people, and as many agents, act at once in TestManyHands
 	soakFor   = "OTM_SOAK_FOR"   // for how long TestSoak goes on, such as 2h; instead of the kills
 	soakTasks = "OTM_SOAK_TASKS" // how many tasks TestSoakFaults brings through
 	soakShare = "OTM_SOAK_SHARE" // of how many calls one goes wrong in it
@@ -45,12 +46,12 @@ const roundKills = 200
 // choices, not the moments.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	soakFrom(t, 30, func(testing.TB) string { return "" })
+	soakFrom(t, 12, func(testing.TB) string { return "" })
 }
 
 // TestSoakPostgres is TestSoak with the store in PostgreSQL.
 func TestSoakPostgres(t *testing.T) {
-	soakFrom(t, 10, func(t testing.TB) string { return pgtest.New(t).URL })
+	soakFrom(t, 6, func(t testing.TB) string { return pgtest.New(t).URL })
 }
 
 // soakFrom kills so many processes, unless the environment says otherwise. storeURL gives
@@ -70,6 +71,9 @@ func soakFrom(t *testing.T, usual int, storeURL func(testing.TB) string) {
 		}
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newSoak(t, uint64(seed), storeURL(t))
+			if kills == usual {
+				s.room, s.block = 10, 4 // what the kills leave open takes longer than they do
+			}
 			s.live(func() { s.killing(func(dead int) bool { return dead >= n }, 200*time.Millisecond) })
 		})
 		left -= n
@@ -306,7 +310,7 @@ func (s *soak) keepUntil(ctx context.Context, dir string, end func() syscall.Sig
 			return
 		}
 		if strings.HasSuffix(line[0], soakAgentName) {
-			pause(ctx, 50*time.Millisecond) // it looks from time to time
+			pause(ctx, 500*time.Millisecond) // it looks from time to time
 		}
 	}
 }
