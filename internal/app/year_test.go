@@ -131,12 +131,9 @@ func (d *dweller) end(id pipeline.TaskID) {
 // follow from the archives, and otm.db stays small. OTM_TEST_WHOLE=1 lives a year.
 func TestYear(t *testing.T) {
 	t.Parallel()
-	keep, days := 10, 24
-	switch {
-	case crashtest.Whole():
+	keep, days := 4, 12
+	if crashtest.Whole() {
 		keep, days = 90, 365
-	case crashtest.Raced: // a day costs six times as much then
-		keep, days = 4, 12
 	}
 	d := newDweller(t, time.Duration(keep)*24*time.Hour)
 	for day := range days {
@@ -277,7 +274,7 @@ func (d *dweller) checkLog(paths ...string) {
 // each event is in one place and has its line, and the backup is made.
 func TestHousekeepingWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
-	crashtest.Each(t, syscall.ENOSPC, func(refuse crashtest.Refuse) {
+	crashtest.EachInPart(t, syscall.ENOSPC, func(refuse crashtest.Refuse) {
 		d := newDweller(t, time.Hour)
 		d.begin(1)
 		d.end(1)

@@ -107,6 +107,21 @@ func Each(t testing.TB, err error, f func(refuse Refuse)) {
 	}
 }
 
+// EachInPart is Each for what takes long: one part of the steps is taken.
+func EachInPart(t testing.TB, err error, f func(refuse Refuse)) {
+	t.Helper()
+	p, n := partOf(t), 0
+	each(t, err, f, func() func() bool {
+		for n++; !p.has(n); n++ {
+		}
+		left := n
+		return func() bool {
+			left--
+			return left == 0
+		}
+	})
+}
+
 // EachPlace is Each for what takes many steps. Of those to which the same lines of
 // a package came, such as "otm/dispatch" (or of several, with spaces between), the
 // first is refused for all, and of these places, one part is taken. With

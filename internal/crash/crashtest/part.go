@@ -13,7 +13,7 @@ import (
 // day; the log of the test names it. The environment says otherwise:
 //
 //	OTM_SEED=n        the part of day n, counted from 1970; a run that failed is repeated so
-//	OTM_TEST_PARTS=n  walks have n parts instead of 4, of 16 with the race detector, or of
+//	OTM_TEST_PARTS=n  walks have n parts instead of 8, of 16 with the race detector, or of
 //	                  40 with -short; 1 takes all cases
 //	OTM_TEST_WHOLE=1  all cases, and those that differ from others in small things
 const (
@@ -21,7 +21,7 @@ const (
 	partsEnv = "OTM_TEST_PARTS"
 	wholeEnv = "OTM_TEST_WHOLE"
 
-	usualParts = 4
+	usualParts = 8
 	racedParts = 16
 	shortParts = 40
 )
@@ -89,6 +89,21 @@ func Part[T any](t testing.TB, cases []T) (chosen []T) {
 		if p.has(i) {
 			chosen = append(chosen, c)
 		}
+	}
+	return chosen
+}
+
+// Some returns n of a few cases, others each day, where one part of them could be none: all
+// with OTM_TEST_PARTS=1 or OTM_TEST_WHOLE=1.
+func Some[T any](t testing.TB, cases []T, n int) (chosen []T) {
+	t.Helper()
+	seed := Seed(t)
+	if Whole() || setting(t, partsEnv, usualParts) == 1 || n >= len(cases) {
+		return cases
+	}
+	t.Logf("%d of %d cases: these with %s=%d, all with %s=1", n, len(cases), seedEnv, seed, partsEnv)
+	for i := range n {
+		chosen = append(chosen, cases[(seed*n+i)%len(cases)])
 	}
 	return chosen
 }
