@@ -125,6 +125,7 @@ func TestSchemas(t *testing.T) {
 // board, a person is asked (C41).
 func TestDatabaseReplaced(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "lives through six lives")
 	for name, backupAt := range map[string]int{
 		"removed": 0, "by a backup from before the tasks were on the board": 3, "before they were handed out": 4,
 		"before one was taken": 5, "before reports came": 8, "before one was done": 10,
@@ -216,6 +217,7 @@ func (h *house) rowsOnce() {
 // files too: nothing is lost or damaged.
 func TestReaderOfEverything(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "brings 20 tasks to their end")
 	h := newHouse(t)
 	h.startBoard("")
 	ctx, cancel := context.WithCancel(t.Context())

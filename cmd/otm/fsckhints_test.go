@@ -199,7 +199,7 @@ func TestFsckHints(t *testing.T) {
 	t.Parallel()
 	crashtest.Long(t, "starts 50 boards")
 	clearTyped := map[string]func(*patient){"clear the Task ID of": func(p *patient) { p.clear("typed") }}
-	for _, c := range []struct {
+	for _, c := range crashtest.Some(t, []struct {
 		name     string
 		spoil    func(*patient)
 		finds    string
@@ -307,7 +307,7 @@ func TestFsckHints(t *testing.T) {
 			p.check(os.WriteFile(path, nil, 0o600))
 			p.check(os.Chtimes(path, old, old))
 		}, finds: "a crashed writer left"},
-	} {
+	}, 16) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPatient(t)

@@ -261,6 +261,7 @@ func TestOddDrops(t *testing.T) {
 // their own, each once.
 func TestOneWorkspace(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "starts many processes")
 	const each = 8
 	s := newHands(t)
 	crew := s.crew(t.Context(), 0)
@@ -298,6 +299,7 @@ type ownTask struct {
 // what each of them wrote last stands there.
 func TestSameRows(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "starts many processes")
 	const tasks, edits = 6, 8
 	s := newHands(t)
 	crew := s.crew(t.Context(), 0)

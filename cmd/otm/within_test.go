@@ -23,7 +23,7 @@ var wrongKinds = []string{
 	"otm.toml", "format", "next-task-id.json", "otm.db", "store.json",
 }
 
-// scripts returns the user stories. To start a process takes longer than the work of most
+// scripts returns the user stories, or some of them with -short. To start a process takes longer than the work of most
 // commands, so in most scripts these run within the tests, and the scripts are copies that
 // say so. In one part of them, another one each day, each command is a process of its own.
 // So it is in all scripts with OTM_TEST_WHOLE=1, and with the race detector, where what
@@ -33,6 +33,9 @@ func scripts(t *testing.T) []string {
 	files, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
+	}
+	if testing.Short() {
+		files = crashtest.Some(t, files, len(files)/6)
 	}
 	if crashtest.Raced {
 		return files
