@@ -112,7 +112,7 @@ func embeddedBoard(h *Home, o slacklist.Options) (slacklist.Options, error) {
 		return o, absentBoard(h)
 	}
 	if o.Token, err = board.ReadToken(dir); err != nil {
-		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", h.startOf("otm board"))
+		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", h.runner().Start)
 	}
 	o.URL, o.ListID, o.OpenAssignees, o.Consistent = endpoint.URL, endpoint.ListID, true, true
 	o.Called = map[string]string{board.HumanUser: human}
@@ -127,7 +127,7 @@ func badAddress(h *Home, err error) error {
 	if err == nil || errors.As(err, &file) {
 		return err
 	}
-	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", h.startOf("otm board"))
+	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", h.runner().Start)
 }
 
 // absentBoard is errNoBoard with the command that starts a board here.

@@ -267,7 +267,7 @@ func TestEmbeddedBoardOdd(t *testing.T) {
 		"empty address":     {"", "xoxb-1", cli.TryLater, "unexpected end of JSON input", starts},
 		"cut address":       {there[:20], "xoxb-1", cli.TryLater, "unexpected end of JSON input", starts},
 		"address of a file": {`{"url":"file:///etc/passwd"}`, "xoxb-1", cli.TryLater, "the address of the board: ", starts},
-		"nobody there":      {`{"url":"http://127.0.0.1:1/api/"}`, "xoxb-1", cli.TryLater, "no embedded board is running", starts},
+		"nobody there":      {`{"url":"http://127.0.0.1:1/api/"}`, "xoxb-1", cli.TryLater, "no embedded board is running", "otm board"}, // something holds its lock: otm up is refused
 		"no token":          {there, gone, cli.Credentials, "token of the embedded board", starts},
 		"empty token":       {there, "", cli.Credentials, "holds no token: remove it", starts},
 		"NUL token":         {there, "\x00\x00", cli.Credentials, "holds no token: remove it", starts},
