@@ -416,7 +416,13 @@ func TestWhy(t *testing.T) {
 			w.status(pipeline.Pending)
 			w.task.Dispatch, w.task.Wait = nil, &core.Wait{Why: core.WaitBackoff, Until: w.now.Add(-time.Second)}
 			w.task.Runs = core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Minute), Ended: w.now.Add(-30 * time.Second), Ending: core.EndFailed}}
-		}, "the workspace of runner is missing: ", "mkdir -p ", false},
+		}, "the workspace of runner is missing: ", "mkdir -p ", true},
+		{"its next run is to come, and the workspace is gone", func(w *whyWorld) {
+			w.byCommand()
+			w.status(pipeline.Pending)
+			w.task.Dispatch, w.task.Wait = nil, &core.Wait{Why: core.WaitBackoff, Until: w.now.Add(time.Minute)}
+			w.task.Runs = core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Minute), Ended: w.now.Add(-30 * time.Second), Ending: core.EndFailed}}
+		}, "; the workspace of runner is missing: ", "mkdir -p ", true},
 		{"a failed task of the shared queue", func(w *whyWorld) {
 			w.status(pipeline.Pending)
 			w.rows[0].Assignee, w.task.Agent = pipeline.SharedQueue, pipeline.SharedQueue

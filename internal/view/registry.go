@@ -114,7 +114,7 @@ func LimitReached(v *View, agent *Agent) *explain.Finding {
 	names, look := []string{}, ""
 	for _, its := range who {
 		name := its.Name
-		if o := its.Outlook; o.Health.PID != 0 && (o.Took || o.Wake == nil) && slices.IndexFunc(its.Tasks, (*Task).atWork) < 0 {
+		if o := its.Outlook; o.Health.PID != 0 && (o.Took || o.Wake == nil) && !slices.ContainsFunc(its.Tasks, its.worksOn) {
 			name += fmt.Sprintf(" (its process runs on, pid %d)", o.Health.PID)
 			look = "otm agents"
 		}
@@ -124,8 +124,11 @@ func LimitReached(v *View, agent *Agent) *explain.Finding {
 	return &f
 }
 
-// atWork reports whether an agent took the task and has not ended it.
-func (t *Task) atWork() bool { return t.State != nil && t.State.AtWork() }
+// worksOn reports whether the agent took a task, has not ended it, and was not sent on with it
+// since it was last heard of.
+func (a *Agent) worksOn(t *Task) bool {
+	return t.State != nil && t.State.AtWork() && !core.IsResumed(t.State, a.Name)
+}
 
 // limitReached returns the agents that are at work, if they are as many as max_running allows;
 // nil: more may be started.
@@ -251,7 +254,7 @@ func (r *Registered) more(v *View, its *Agent, problems []explain.Finding) []exp
 		found = append(found, ProcessRuns(its))
 	}
 	for _, f := range h.Due().Findings(v.Now) {
-		if (r.State == Waits || r.State == LeftAlone) && !slices.ContainsFunc(problems, f.Equal) {
+		if r.Next == 0 && (r.State == Waits || r.State == LeftAlone) && !slices.ContainsFunc(problems, f.Equal) {
 			found = append(found, f)
 		}
 	}

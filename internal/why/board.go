@@ -272,6 +272,9 @@ func byStatus(v *view.View, t *view.Task) draft {
 	}
 	switch s := t.State; {
 	case core.Claimable(s, v.Now) && pipeline.IsSharedQueue(t.AgentName()):
+		if s.Wait != nil && s.Wait.Until.After(since) {
+			since = s.Wait.Until
+		}
 		return at(ToClaim, since, explain.InSharedQueue, "since", since)
 	case s.Queued():
 		return held(v, queued(v, t, t.Since(pipeline.Pending)), t)
@@ -311,7 +314,7 @@ func toRetry(v *view.View, t *view.Task) draft {
 	run, until := t.State.Runs.Last(), t.State.Wait.Until
 	if !t.State.Wait.Waits(v.Now) || run == nil {
 		if wrong := missing(v, t); wrong != nil {
-			return draft{stage: ToAgent, since: until}.and(*wrong)
+			return draft{stage: ToAgent, since: until}.and(*wrong).isLate()
 		}
 		return at(ToAgent, until, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...)
 	}
@@ -337,6 +340,9 @@ func toRetry(v *view.View, t *view.Task) draft {
 	}
 	if run.Ending == core.EndCanceled {
 		d = at(ToRetry, run.Ended, explain.RetryTaken, "run", run.Number, "at", run.Ended, "agent", run.Agent, "until", until)
+	}
+	if wrong := missing(v, t); wrong != nil { // that run cannot begin
+		more = append(more, *wrong)
 	}
 	d = d.and(more...).and(trouble(v, t, heartbeat.Dispatcher)...)
 	if stopped {
