@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"otm/pipeline"
@@ -221,9 +220,6 @@ func (f FailRun) decide(d *decision) error {
 	}
 	if t.Status == pipeline.InProgress && t.StepsDone() == len(t.Steps) && !t.EndsByWord() {
 		return Promote{f.Types}.decide(d) // its steps are the result
-	}
-	if t.EndsByWord() {
-		f.Failure.Exit = strings.TrimSuffix("every step was ticked before, and the agent did not report agent_done; "+f.Failure.Exit, "; ")
 	}
 	if at := t.HeardOf(t.Runs.Open().Agent).Progress; !at.Before(t.Runs.Open().Began) && !at.After(d.At) {
 		f.Failure.Free, f.atOnce = true, true

@@ -200,23 +200,6 @@ func TestEndsForAnotherReason(t *testing.T) {
 	}
 }
 
-// A run on a task whose steps were all ticked before needs a word of its agent: its failure says
-// so.
-func TestTickedBeforeFails(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.taken()
-	w.must(Command{Task: 1, By: devdas, Do: Report{Steps: []string{"one", "two"}, Status: pipeline.AgentDone}})
-	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.New), Reason: ptr("again")}})
-	w.again()
-	w.must(Command{Task: 1, By: devdas, Do: Report{Steps: []string{"two"}, Result: "again"}})
-	w.must(Command{Task: 1, By: boss, Do: FailRun{Run: 2, Failure: Failure{Exit: "exit status 0"}, Types: pipeline.Types{"": {Review: true, MaxRetries: 3}, pipeline.Action: {Review: true, MaxRetries: 3}}}})
-	want := "the run ended without a result: every step was ticked before, and the agent did not report agent_done; exit status 0"
-	if run := w.task().Runs.Last(); run.Ending != EndFailed || run.Failure.String() != want {
-		t.Errorf("%s, %q; want %q", run.Ending, run.Failure.String(), want)
-	}
-}
-
 // A run that the agent says failed is retried, or not if a retry makes no sense.
 func TestAgentSaysFailed(t *testing.T) {
 	t.Parallel()

@@ -240,6 +240,8 @@ func TestReworkWithAllStepsTicked(t *testing.T) {
 	w.while(4*time.Hour, func() { want(t, "takes", w.next("alpha"), id) })
 	want(t, "runs", w.runsOf(id), "1 succeeded, 2 failed, 3 failed, 4 failed, 5 failed")
 	want(t, "status", w.record(id).Status, pipeline.Failed)
+	want(t, "why", w.record(id).Runs.Last().Failure.String(),
+		"the run ended without a result: every step was ticked before, and the agent did not report agent_done; exit status 0")
 	w.edit(id, w.status(pipeline.New))
 	w.board.write(w.Context(), w.record(id))
 	w.while(time.Hour, func() { w.report(w.next("alpha"), pipeline.AgentDone) })

@@ -236,11 +236,7 @@ func TestLeftGroupOfCanceledRunEnds(t *testing.T) {
 	w.line(up)
 	want(t, "takes", w.next("alpha"), id)
 	pid := w.health().PID
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	w.ended()
-	w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
+	w.killHelper(pid)
 	w.edit(id, w.status(pipeline.Dormant))
 	w.pass()
 	want(t, "told", w.line(told), "told")
@@ -252,11 +248,7 @@ func TestLeftGroupOfCanceledRunEnds(t *testing.T) {
 	w.clock.Advance(endWait)
 	w.pass()
 	want(t, "killed", w.line(gone), "")
-	free, err := lock.Acquire(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Release()
+	w.groupEnded()
 	w.pass()
 	want(t, "over", w.health().Ends == nil, true)
 }

@@ -32,6 +32,9 @@ type Process struct {
 	Started time.Time // zero: not known
 }
 
+// Works reports whether the command itself runs, and not only what it left.
+func (p Process) Works() bool { return p.Running && !p.Orphan && !p.Stray }
+
 // End is the command line that ends the process; "": its id is not known.
 func (p Process) End() string {
 	switch {

@@ -28,6 +28,26 @@ func (w *world) hangs(alive string) (pid int, gone <-chan string) {
 	return h.PID, gone
 }
 
+// killHelper kills alpha's helper alone, and waits until it is gone.
+func (w *world) killHelper(pid int) {
+	w.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		w.Fatal(err)
+	}
+	w.ended()
+	w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
+}
+
+// groupEnded waits until nothing holds the lock of alpha's group.
+func (w *world) groupEnded() {
+	w.Helper()
+	free, err := lock.Acquire(w.Context(), groupLock(w.dir, "alpha"), time.Minute)
+	if err != nil {
+		w.Fatal(err)
+	}
+	free.Release()
+}
+
 // C5: what the hint says ends a process with all that it started, and its end is
 // noted: show has a line of it, and the next one starts after a pause.
 func TestC5HintEndsTheGroup(t *testing.T) {
@@ -61,11 +81,7 @@ func TestKilledHelperLeavesAChild(t *testing.T) {
 	w := newExecWorld(t, `(trap '' TERM; exec 4> alive; while :; do sleep 1000; done) & echo up > up; exec sleep 1000`)
 	pid, gone := w.hangs("alive")
 	want(t, "takes", w.next("alpha"), pipeline.TaskID(1))
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	w.ended()
-	w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
+	w.killHelper(pid)
 	h := w.health()
 	want(t, "what it left runs", words(h.Running, h.Orphan, h.PID == pid, h.Finding(w.clock.Now()).Code), words(true, true, true, explain.AgentOrphan))
 	want(t, "the task is left", w.outlook().Left[1], true)
@@ -75,11 +91,7 @@ func TestKilledHelperLeavesAChild(t *testing.T) {
 	w.clock.Advance(endWait)
 	w.pass()
 	want(t, "it is gone", w.line(gone), "")
-	free, err := lock.Acquire(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Release()
+	w.groupEnded()
 	w.pass()
 	task := w.record(1)
 	want(t, "the end", words(task.Wakes[0].Exit, task.Runs.Last().Ending, w.health().Failures, w.health().Ends == nil), "killed; nobody saw how failed 1 true")
@@ -98,11 +110,7 @@ func TestKilledHelperLeavesAStray(t *testing.T) {
 			if name == "canceled" {
 				w.edit(1, w.status(pipeline.Dormant))
 			}
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			w.ended()
-			w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
+			w.killHelper(pid)
 			for syscall.Kill(-pid, 0) != syscall.ESRCH {
 				runtime.Gosched() // the kernel ends its command at once, and nobody tells us
 			}
@@ -118,11 +126,7 @@ func TestKilledHelperLeavesAStray(t *testing.T) {
 				t.Fatal(err)
 			}
 			want(t, "it is gone", w.line(gone), "")
-			free, err := lock.Acquire(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
-			free.Release()
+			w.groupEnded()
 			w.pass()
 			want(t, "its run", words(w.record(1).Runs.Last().Ending, w.health().Failures), want1)
 		})

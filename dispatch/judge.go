@@ -87,6 +87,9 @@ func (s *situation) failRuns(over bool, w *core.Wake, types pipeline.Types) (com
 		if ends := s.state.Ends; ends != nil && ends.Late && ends.Task == t.ID {
 			exit = fmt.Sprintf("it lasted longer than max_runtime allows, %v, and was ended", types.Rules(t.Type).Runtime())
 		}
+		if t.EndsByWord() {
+			exit = "every step was ticked before, and the agent did not report agent_done; " + exit
+		}
 		commands = append(commands, core.Command{At: s.now, By: by(), Task: t.ID, Agent: s.agent.Name, Do: core.FailRun{
 			Run: run.Number, Failure: core.Failure{Exit: exit, Code: w.Code, Log: w.Log, Free: later}, NotBefore: w.RetryAt, Types: types,
 		}})

@@ -493,7 +493,7 @@ func (s *situation) again(t *core.Task) (at time.Time, ok bool) {
 // a result, and nobody has gone on with the task.
 func isLeftBy(s *situation, t *core.Task) bool {
 	_, w := s.lastWake()
-	if !s.isUnfinished(t) || s.isResumed(t) || s.Running && !s.Orphan && !s.Stray || w == nil || s.agent.Trigger != pipeline.TriggerExec {
+	if !s.isUnfinished(t) || s.isResumed(t) || s.Works() || w == nil || s.agent.Trigger != pipeline.TriggerExec {
 		return false
 	}
 	heard := t.LastHeard()

@@ -88,8 +88,8 @@ func (o *Outlooks) SilentOn(a *pipeline.Agent, tasks []*core.Task) (found []expl
 		if s.Works {
 			p = processOf(o.Dir, a.Name)
 		}
-		if p.Orphan || p.Stray {
-			p = Process{} // it is told of as what a killed one left
+		if !p.Works() {
+			p = Process{} // what a killed one left is told of by itself
 		}
 		holds := p.Running && waiting > 0 && a.Trigger == pipeline.TriggerExec
 		if at := t.HeardOf(a.Name).At; holds && !reached(at, o.Times.SilentAfter, o.Now) {

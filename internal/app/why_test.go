@@ -235,6 +235,13 @@ func (w *whyWorld) begun() {
 	w.status(pipeline.New)
 }
 
+// second puts another task, T-00002, on the board.
+func (w *whyWorld) second(t core.Task) {
+	t.ID, t.DropID, t.Title, t.RowID = 2, "d2", "Two", "Rec9"
+	w.also = &t
+	w.rows = append(w.rows, pipeline.Row{ID: t.RowID, TaskID: t.ID.String(), Title: t.Title, Assignee: t.Agent, Status: t.Status})
+}
+
 // noDispatcher lets the dispatcher have ended.
 func (w *whyWorld) noDispatcher() {
 	put(w, heartbeat.ResidentLock(w.h.Dir, heartbeat.Dispatcher), fmt.Sprintln(os.Getpid()))
@@ -331,25 +338,22 @@ func TestWhy(t *testing.T) {
 			w.woken(func(_ int, wake *core.Wake) {
 				wake.Via, wake.AskedAt, wake.Accepted, wake.Tasks = "exec", w.now.Add(-time.Minute), w.now.Add(-time.Minute), []pipeline.TaskID{1, 2}
 			}, 1)
-			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.Pending, Wait: &core.Wait{Why: core.WaitBusy}, Dispatch: &core.Dispatch{Agent: "runner"}}
-			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Pending})
+			w.second(core.Task{Agent: "runner", Status: pipeline.Pending, Wait: &core.Wait{Why: core.WaitBusy}, Dispatch: &core.Dispatch{Agent: "runner"}})
 			w.runs()
 		}, "the process of runner was started 1m ago, and has not taken it yet", "tail ", true},
 		{"a process runs on after its task was done", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
-			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.AgentDone, StatusAt: w.now.Add(-time.Minute), Dispatch: &core.Dispatch{Agent: "runner", TakenAt: w.now},
-				Heard: map[string]core.Heard{"runner": {At: w.now, Took: w.now}}}
-			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.AgentDone})
+			w.second(core.Task{Agent: "runner", Status: pipeline.AgentDone, StatusAt: w.now.Add(-time.Minute), Dispatch: &core.Dispatch{Agent: "runner", TakenAt: w.now},
+				Heard: map[string]core.Heard{"runner": {At: w.now, Took: w.now}}})
 			w.task.Wakes[0].Tasks = []pipeline.TaskID{2, 1}
 			w.runs()
 		}, "still runs for T-00002, which is agent_done: nothing else is started meanwhile", "→ kill -- -", true},
 		{"a process runs on after its task was blocked", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
-			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.Blocked, Dispatch: &core.Dispatch{Agent: "runner", TakenAt: w.now},
-				Heard: map[string]core.Heard{"runner": {At: w.now, Took: w.now}}}
-			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Blocked})
+			w.second(core.Task{Agent: "runner", Status: pipeline.Blocked, Dispatch: &core.Dispatch{Agent: "runner", TakenAt: w.now},
+				Heard: map[string]core.Heard{"runner": {At: w.now, Took: w.now}}})
 			w.task.Wakes[0].Tasks = []pipeline.TaskID{2, 1}
 			w.runs()
 		}, "still runs for T-00002, which is blocked: nothing else is started meanwhile", "→ kill -- -", true},
@@ -370,9 +374,8 @@ func TestWhy(t *testing.T) {
 		{"answered, and its agent works on another task", func(w *whyWorld) {
 			w.taken()
 			w.answered()
-			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b"}},
-				Dispatch: &core.Dispatch{Agent: "gate", At: w.now, TakenAt: w.now}}
-			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "gate", Status: pipeline.InProgress})
+			w.second(core.Task{Agent: "gate", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b"}},
+				Dispatch: &core.Dispatch{Agent: "gate", At: w.now, TakenAt: w.now}})
 		}, "it was sent on 10s ago, and gate has not asked for it since; waits behind T-00002, which gate has taken", "", false},
 		{"answered, and nobody asked for it", func(w *whyWorld) {
 			w.taken()
@@ -432,10 +435,9 @@ func TestWhy(t *testing.T) {
 		{"a process runs on after its task was handed out again", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
-			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.Pending, Wait: &core.Wait{Why: core.WaitBusy},
+			w.second(core.Task{Agent: "runner", Status: pipeline.Pending, Wait: &core.Wait{Why: core.WaitBusy},
 				Dispatch: &core.Dispatch{Agent: "runner", At: w.now, Attempt: 2}, Heard: map[string]core.Heard{"runner": {At: w.now.Add(-time.Hour), Took: w.now.Add(-time.Hour)}},
-				Runs: core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Hour), Ended: w.now.Add(-time.Minute), Ending: core.EndFailed}}}
-			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Pending})
+				Runs: core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Hour), Ended: w.now.Add(-time.Minute), Ending: core.EndFailed}}})
 			w.task.Wakes[0].Tasks = []pipeline.TaskID{2, 1}
 			w.runs()
 		}, "still runs for T-00002, which is handed out again: nothing else is started meanwhile", "→ kill -- -", true},
@@ -743,8 +745,7 @@ func TestToldWithoutDispatcher(t *testing.T) {
 	w.status(pipeline.InProgress)
 	w.taken()
 	w.woken(func(_ int, wake *core.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", w.now }, 1)
-	w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.New}
-	w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "gate", Status: pipeline.New})
+	w.second(core.Task{Agent: "gate", Status: pipeline.New})
 	w.noDispatcher()
 	v := w.view()
 	agents, err := AgentLines(v)
@@ -779,9 +780,8 @@ func TestWhyTellsOfTheLimit(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
 	w.h.Config.Times.MaxRunning = 1
-	w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.Blocked, Steps: []core.Step{{ID: 1, Title: "b"}},
-		Dispatch: &core.Dispatch{Agent: "runner", At: w.now, TakenAt: w.now}}
-	w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Blocked})
+	w.second(core.Task{Agent: "runner", Status: pipeline.Blocked, Steps: []core.Step{{ID: 1, Title: "b"}},
+		Dispatch: &core.Dispatch{Agent: "runner", At: w.now, TakenAt: w.now}})
 	w.runs()
 	r, err := why.Of(w.view(), 1)
 	want := fmt.Sprintf("gate waits: 1 agent is at work, and max_running allows no more: runner (its process runs on, pid %d)", os.Getpid())

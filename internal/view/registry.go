@@ -114,7 +114,7 @@ func LimitReached(v *View, agent *Agent) *explain.Finding {
 	names, look := []string{}, ""
 	for _, its := range who {
 		name := its.Name
-		if o := its.Outlook; o.Health.PID != 0 && (o.Took || o.Wake == nil) && !slices.ContainsFunc(its.Tasks, its.worksOn) {
+		if o := its.Outlook; o.Health.PID != 0 && (o.Took || o.Wake == nil) && !slices.ContainsFunc(its.Tasks, its.WorksOn) {
 			name += fmt.Sprintf(" (its process runs on, pid %d)", o.Health.PID)
 			look = "otm agents"
 		}
@@ -124,9 +124,9 @@ func LimitReached(v *View, agent *Agent) *explain.Finding {
 	return &f
 }
 
-// worksOn reports whether the agent took a task, has not ended it, and was not sent on with it
+// WorksOn reports whether the agent took a task, has not ended it, and was not sent on with it
 // since it was last heard of.
-func (a *Agent) worksOn(t *Task) bool {
+func (a *Agent) WorksOn(t *Task) bool {
 	return t.State != nil && t.State.AtWork() && !core.IsResumed(t.State, a.Name)
 }
 
@@ -250,7 +250,7 @@ func (r *Registered) more(v *View, its *Agent, problems []explain.Finding) []exp
 		return nil
 	}
 	var found []explain.Finding
-	if h.Running && r.TaskID == 0 && h.PID != 0 && r.State != Woken && r.State != Ending && !h.Stray && !h.Orphan {
+	if h.Works() && r.TaskID == 0 && h.PID != 0 && r.State != Woken && r.State != Ending {
 		found = append(found, ProcessRuns(its))
 	}
 	for _, f := range h.Due().Findings(v.Now) {

@@ -63,7 +63,7 @@ func awaited(v *view.View, d draft, t *view.Task) draft {
 // workingOn is the other task on which the agent works; nil: none.
 func workingOn(t *view.Task, its *view.Agent) *view.Task {
 	for _, other := range its.Tasks {
-		if other.ID != t.ID && other.State != nil && other.State.AtWork() && !core.IsResumed(other.State, its.Name) {
+		if other.ID != t.ID && its.WorksOn(other) {
 			return other
 		}
 	}
@@ -272,7 +272,7 @@ func held(v *view.View, d draft, t *view.Task) draft {
 	}
 	its := v.Agent(t.Agent)
 	health := its.Outlook.Health
-	if its.Err != nil || health.AgentState == nil || health.Running && !health.Orphan && !health.Stray && health.Ends == nil && (t.Status() == pipeline.InProgress || t.State.Taken()) {
+	if its.Err != nil || health.AgentState == nil || health.Works() && health.Ends == nil && (t.Status() == pipeline.InProgress || t.State.Taken()) {
 		return d
 	}
 	found := health.Due().Findings(v.Now) // this task is work
