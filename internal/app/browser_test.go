@@ -235,10 +235,19 @@ func (tab *tab) shortcut(key string) {
 	raw[struct{}](tab, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key})
 }
 
-// click clicks what a selector finds, once it can be clicked.
+// click clicks what a selector finds, once it can be clicked. A notice that comes meanwhile may
+// move it away from under the pointer: then it clicks again, as a person does.
 func (tab *tab) click(selector string) {
 	tab.t.Helper()
-	tab.do(chromedp.Click(chromedp.CSS(selector)))
+	for missed := true; missed; {
+		eval[bool](tab, fmt.Sprintf(`(() => {
+			window.missed = true;
+			document.addEventListener("click", (e) => { if (e.target.closest(%q)) window.missed = false; }, {capture: true, once: true});
+			return true;
+		})()`, selector))
+		tab.do(chromedp.Click(chromedp.CSS(selector)))
+		missed = eval[bool](tab, `window.missed === true`) // a new page knows nothing of it
+	}
 }
 
 // fill types a text into a field that is empty.
