@@ -23,11 +23,10 @@ var wrongKinds = []string{
 	"otm.toml", "format", "next-task-id.json", "otm.db", "store.json",
 }
 
-// scripts returns the user stories, or some of them with -short. To start a process takes longer than the work of most
-// commands, so in most scripts these run within the tests, and the scripts are copies that
-// say so. In one part of them, another one each day, each command is a process of its own.
-// So it is in all scripts with OTM_TEST_WHOLE=1, and with the race detector, where what
-// stays is started with it, and the others without.
+// scripts returns the user stories, or some of them with -short. To start a process takes
+// longer than the work of most commands, so in most scripts these run within the tests, and
+// the scripts are copies that say so. In one part of them, another one each day, each
+// command is a process of its own, and in all scripts with OTM_TEST_WHOLE=1.
 func scripts(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/script/*.txtar")
@@ -36,9 +35,6 @@ func scripts(t *testing.T) []string {
 	}
 	if testing.Short() {
 		files = crashtest.Some(t, files, len(files)/6)
-	}
-	if crashtest.Raced {
-		return files
 	}
 	separate := crashtest.Part(t, files)
 	dir := t.TempDir()
