@@ -14,33 +14,37 @@ import (
 
 	"otm/core/store"
 	"otm/core/store/pgtest"
+	"otm/internal/crash/crashtest"
 )
 
 // ownDatabase are the scripts that are about otm.db or a disk, that run without otm.toml, or
 // that begin a second data directory: two do not share a store.
 var ownDatabase = []string{"disk_full", "doctor", "modes", "own_files_odd", "skill_commands", "store_lost", "usage"}
 
-// TestScriptsOnPostgres runs the user stories with the store in PostgreSQL, and those of
-// testdata/postgres, which can say
+// TestScriptsOnPostgres runs user stories with the store in PostgreSQL: a third of them,
+// others each day, and those of testdata/postgres, which can say
 //
 //	server away|back|restarts
 func TestScriptsOnPostgres(t *testing.T) {
-	all, err := filepath.Glob("testdata/*/*.txtar")
+	own, err := filepath.Glob("testdata/postgres/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	schemas := map[string]*pgtest.Schema{} // by the base name of the script's directory
-	var files []string
-	for _, file := range all {
-		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+	all, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(file string) bool {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(text, []byte("expand otm.toml $DATA/otm.toml")) && !slices.Contains(ownDatabase, name) {
-			files = append(files, file)
-			schemas["script-"+name] = pgtest.New(t)
-		}
+		return !bytes.Contains(text, []byte("expand otm.toml $DATA/otm.toml")) || slices.Contains(ownDatabase, nameOf(file))
+	})
+	files := append(own, crashtest.Some(t, all, len(all)/3)...)
+	schemas := map[string]*pgtest.Schema{} // by the base name of the script's directory
+	for _, file := range files {
+		schemas["script-"+nameOf(file)] = pgtest.New(t)
 	}
 	of := func(dir string) *pgtest.Schema { return schemas[filepath.Base(dir)] }
 	commands := maps.Clone(helpers)
@@ -53,7 +57,7 @@ func TestScriptsOnPostgres(t *testing.T) {
 		ts.Check(do())
 	}
 	testscript.Run(t, testscript.Params{
-		Files:               files,
+		Files:               mostWithin(t, files),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
@@ -73,3 +77,6 @@ func TestScriptsOnPostgres(t *testing.T) {
 		Deadline:  deadline(t),
 	})
 }
+
+// nameOf is the name of a script's file.
+func nameOf(file string) string { return strings.TrimSuffix(filepath.Base(file), ".txtar") }

@@ -23,10 +23,7 @@ var wrongKinds = []string{
 	"otm.toml", "format", "next-task-id.json", "otm.db", "store.json",
 }
 
-// scripts returns the user stories, or some of them with -short. To start a process takes
-// longer than the work of most commands, so in most scripts these run within the tests, and
-// the scripts are copies that say so. In one part of them, another one each day, each
-// command is a process of its own, and in all scripts with OTM_TEST_WHOLE=1.
+// scripts returns the user stories, or some of them with -short.
 func scripts(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/script/*.txtar")
@@ -36,6 +33,15 @@ func scripts(t *testing.T) []string {
 	if testing.Short() {
 		files = crashtest.Some(t, files, len(files)/6)
 	}
+	return mostWithin(t, files)
+}
+
+// mostWithin returns copies of most scripts. To start a process takes longer than the work
+// of most commands, so the copies run these within the tests. In one part of the scripts,
+// another one each day, each command is a process of its own, and in all with
+// OTM_TEST_WHOLE=1.
+func mostWithin(t *testing.T, files []string) []string {
+	t.Helper()
 	separate := crashtest.Part(t, files)
 	dir := t.TempDir()
 	for i, file := range files {
