@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -211,7 +212,7 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open Ope
 	log.End(fmt.Sprintf("[%s] ended: %s", now().UTC().Format(time.RFC3339), how))
 	noteEnd(ctx, open, &s, core.EndStart{
 		Key: s.Key, Process: true, Ended: now(), Detail: how, ExitCode: code, Log: log.file.Name(),
-	})
+	}, func() bool { return s.removed(group.File()) })
 	allEnded := true
 	if stopped || bySignal {
 		group.Leave()
@@ -289,17 +290,31 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " 
 // Opener opens the store of a data directory. url is that of [Exec].Store.
 type Opener func(ctx context.Context, dir, url string) (store core.Store, closeStore func() error, err error)
 
+// removed reports whether somebody deleted the data directory, with our open file in it. A
+// directory that was moved, or whose disk is away, may come back.
+func (s *spec) removed(file *os.File) bool {
+	if _, err := os.Stat(s.Dir); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Nlink == 0
+}
+
 // noteEnd notes how the command ended, durably. If the store refuses, it retries for
-// noteFor: without its exit code, the run would count as a failure. If the helper is
-// killed before, the free lock shows the end.
-func noteEnd(ctx context.Context, open Opener, s *spec, end core.EndStart) {
+// noteFor, unless the data directory is removed: without its exit code, the run would count
+// as a failure. If the helper is killed before, the free lock shows the end.
+func noteEnd(ctx context.Context, open Opener, s *spec, end core.EndStart, removed func() bool) {
 	for giveUp := time.After(noteFor); ; {
 		store, closeStore, err := open(ctx, s.Dir, s.Store)
 		if err == nil {
 			_, err = RecordEnd(ctx, store, end, end.Ended)
 			err = errors.Join(err, closeStore())
 		}
-		if err == nil {
+		if err == nil || removed() {
 			return
 		}
 		select {

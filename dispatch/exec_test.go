@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"otm/core"
@@ -104,6 +105,48 @@ func (w *world) found(name string) string {
 		w.Fatal(err)
 	}
 	return string(data)
+}
+
+// The helper retries to note the end, but not once the data directory is deleted: nobody
+// else would ever see it, and it would stay for a minute.
+func TestEndIsNotedUnlessAllIsDeleted(t *testing.T) {
+	t.Parallel()
+	away := func(_, _ string) error { return nil }
+	for name, tt := range map[string]struct {
+		leave func(from, to string) error
+		takes time.Duration
+	}{
+		"the directory is there":  {away, noteFor},
+		"it was moved":            {os.Rename, noteFor},
+		"only its files are gone": {func(from, _ string) error { return os.Remove(filepath.Join(from, "lock")) }, noteFor},
+		"it is deleted":           {func(from, _ string) error { return os.RemoveAll(from) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &spec{Dir: filepath.Join(t.TempDir(), "data")}
+			if err := os.Mkdir(s.Dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			l, err := lock.Acquire(t.Context(), filepath.Join(s.Dir, "lock"), time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Release()
+			if err := tt.leave(s.Dir, s.Dir+"-moved"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				began, tries := time.Now(), 0
+				noteEnd(t.Context(), func(context.Context, string, string) (core.Store, func() error, error) {
+					tries++
+					return nil, nil, fs.ErrNotExist
+				}, s, core.EndStart{}, func() bool { return s.removed(l.File()) })
+				if took := time.Since(began); took != tt.takes || tries == 0 {
+					t.Errorf("the helper gave up after %v and %d tries, want %v", took, tries, tt.takes)
+				}
+			})
+		})
+	}
 }
 
 // B17, B26: what an agent is given, and what it is not.
