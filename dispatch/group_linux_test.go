@@ -114,7 +114,9 @@ func TestKilledHelperLeavesAStray(t *testing.T) {
 			for syscall.Kill(-pid, 0) != syscall.ESRCH {
 				runtime.Gosched() // the kernel ends its command at once, and nobody tells us
 			}
-			want(t, "nothing is started beside it", w.pass().Woken, 0)
+			r := w.pass()
+			want(t, "nothing is started beside it", r.Woken, 0)
+			want(t, "a pass looks soon whether it has ended", !r.Due.IsZero() && !r.Due.After(w.clock.Now().Add(strayAgain)), true)
 			h := w.health()
 			want(t, "it is told of", words(h.Running, h.Stray, h.Orphan, h.Finding(w.clock.Now()).Code), words(true, true, false, explain.AgentStray))
 			want(t, "the task is left", w.outlook().Left[1], name == "at work")

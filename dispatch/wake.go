@@ -206,6 +206,10 @@ func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation,
 	return s, wg.judgeStart(ctx, s)
 }
 
+// strayAgain is the pause before a pass looks again whether what holds up the agent's tasks
+// has ended: nobody tells.
+const strayAgain = 10 * time.Second
+
 // endLeft ends the agent's process if that is noted in the agent's state. From then on it
 // can take no other task: so what is seen of the tasks after that note is final. If we
 // crash, the next pass does it again, which changes nothing.
@@ -217,6 +221,9 @@ func (wg *waking) endLeft(ctx context.Context, s *situation) error {
 	}
 	if s.Running {
 		wg.report.RunBy(s.lateStart())
+	}
+	if s.Stray && len(s.known()) > 0 {
+		wg.report.RunBy(s.now.Add(strayAgain))
 	}
 	if !s.Running || s.Stray || s.state.Ends == nil {
 		return nil
