@@ -330,7 +330,7 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, c cor
 		if n := len(reportsOn(h, t.ID)); n > 0 { // it may be what the command is for
 			r.Error += "; " + explain.Count(n, "report on it waits", "reports on it wait") + " in the inbox"
 			if !isResident(h, heartbeat.Injector) {
-				r.Next = append([]string{h.startOf(heartbeat.Injector)}, r.Next...)
+				r.Next = []string{h.startOf(heartbeat.Injector)} // what the task is then decides what is possible
 			}
 		}
 	case outcome.Err != nil:
