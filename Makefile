@@ -66,7 +66,7 @@ shellcheck:
 gateway-all: ## the tests with the real OpenClaw gateway, both versions (some minutes)
 	@for version in 2026.9.6 2026.3.13; do \
 		dir=$$(sh scripts/gateway.sh $$version | head -n 1) && test -n "$$dir" && \
-		OTM_TEST_GATEWAY=$$dir $(GO) test ./cmd/otm -run '^TestRealGateway$$' -count=1 -timeout=30m -v || exit 1; \
+		OTM_TEST_PARTS=1 OTM_TEST_GATEWAY=$$dir $(GO) test ./cmd/otm -run '^TestRealGateway$$' -count=1 -timeout=30m -v || exit 1; \
 	done
 
 .PHONY: store-all
