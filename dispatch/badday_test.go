@@ -117,7 +117,7 @@ func TestBrokenAgent(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", resumed: ", resumed), func(t *testing.T) {
 				t.Parallel()
 				w := newExecWorld(t, `exit 1`)
-				tasks := crashtest.Fewer(20)
+				tasks := max(7, crashtest.Fewer(20)) // of fewer, one would have all its runs in eight hours
 				if crashtest.Whole() {
 					tasks = 200
 				}
