@@ -80,6 +80,7 @@ WALKS := Scripts|Year|BrokenAgent|CrashMatrix|KilledAtEachPoint|DiskFullAtEachWr
 .PHONY: whole
 whole: ## the walks with all their cases, many scripts of the model, and the soaks (hours)
 	OTM_TEST_WHOLE=1 OTM_MODEL_RUNS=$${OTM_MODEL_RUNS:-300} $(GO) test ./... -run '^Test($(WALKS)|.*Model)' -count=1 -timeout=0
+	OTM_TEST_PARTS=1 $(MAKE) store-all
 	$(MAKE) soak
 
 .PHONY: soak
