@@ -248,7 +248,7 @@ func TestLeftGroupOfCanceledRunEnds(t *testing.T) {
 	w.clock.Advance(endWait)
 	w.pass()
 	want(t, "killed", w.line(gone), "")
-	w.groupEnded()
+	w.freed(groupLock(w.dir, "alpha"))
 	w.pass()
 	want(t, "over", w.health().Ends == nil, true)
 }

@@ -50,7 +50,13 @@ func (w *world) byExec() *Exec {
 // ended waits until no process of alpha's runs.
 func (w *world) ended() {
 	w.Helper()
-	l, err := lock.Acquire(w.Context(), execLock(w.dir, "alpha"), time.Minute)
+	w.freed(execLock(w.dir, "alpha"))
+}
+
+// freed waits until nothing holds a lock.
+func (w *world) freed(path string) {
+	w.Helper()
+	l, err := lock.Acquire(w.Context(), path, time.Minute)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -6,10 +6,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
-	"time"
 
 	"otm/internal/explain"
-	"otm/internal/lock"
 	"otm/pipeline"
 )
 
@@ -36,16 +34,6 @@ func (w *world) killHelper(pid int) {
 	}
 	w.ended()
 	w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
-}
-
-// groupEnded waits until nothing holds the lock of alpha's group.
-func (w *world) groupEnded() {
-	w.Helper()
-	free, err := lock.Acquire(w.Context(), groupLock(w.dir, "alpha"), time.Minute)
-	if err != nil {
-		w.Fatal(err)
-	}
-	free.Release()
 }
 
 // C5: what the hint says ends a process with all that it started, and its end is
@@ -91,7 +79,7 @@ func TestKilledHelperLeavesAChild(t *testing.T) {
 	w.clock.Advance(endWait)
 	w.pass()
 	want(t, "it is gone", w.line(gone), "")
-	w.groupEnded()
+	w.freed(groupLock(w.dir, "alpha"))
 	w.pass()
 	task := w.record(1)
 	want(t, "the end", words(task.Wakes[0].Exit, task.Runs.Last().Ending, w.health().Failures, w.health().Ends == nil), "killed; nobody saw how failed 1 true")
@@ -128,7 +116,7 @@ func TestKilledHelperLeavesAStray(t *testing.T) {
 				t.Fatal(err)
 			}
 			want(t, "it is gone", w.line(gone), "")
-			w.groupEnded()
+			w.freed(groupLock(w.dir, "alpha"))
 			w.pass()
 			want(t, "its run", words(w.record(1).Runs.Last().Ending, w.health().Failures), want1)
 		})

@@ -27,8 +27,8 @@ var ownDatabase = []string{"disk_full", "doctor", "modes", "own_files_odd", "ski
 //	server away|back|restarts
 func TestScriptsOnPostgres(t *testing.T) {
 	own, err := filepath.Glob("testdata/postgres/*.txtar")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(own) == 0 {
+		t.Fatalf("no scripts: %v", err)
 	}
 	all, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil {

@@ -36,7 +36,7 @@ func scripts(t *testing.T) []string {
 	return mostWithin(t, files)
 }
 
-// mostWithin returns copies of most scripts. To start a process takes longer than the work
+// mostWithin puts copies in the place of most scripts. To start a process takes longer than the work
 // of most commands, so the copies run these within the tests. In one part of the scripts,
 // another one each day, each command is a process of its own, and in all with
 // OTM_TEST_WHOLE=1.
