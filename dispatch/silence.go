@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"otm/core"
@@ -81,15 +82,13 @@ func (o *Outlooks) away(a *pipeline.Agent, since time.Time) time.Duration {
 // when more is to be told; zero: never.
 func (o *Outlooks) SilentOn(a *pipeline.Agent, tasks []*core.Task) (found []explain.Finding, next time.Time) {
 	waiting := len(pipeline.Filter(tasks, (*core.Task).Waiting))
+	process := sync.OnceValue(func() Process { return processOf(o.Dir, a.Name) })
 	for _, t := range tasks {
 		s := o.Silence(a, t)
 		next = sooner(next, s.Next)
 		var p Process
-		if s.Works {
-			p = processOf(o.Dir, a.Name)
-		}
-		if !p.Works() {
-			p = Process{} // what a killed one left is told of by itself
+		if s.Works && process().Works() { // what a killed one left is told of by itself
+			p = process()
 		}
 		holds := p.Running && waiting > 0 && a.Trigger == pipeline.TriggerExec
 		if at := t.HeardOf(a.Name).At; holds && !reached(at, o.Times.SilentAfter, o.Now) {
