@@ -119,13 +119,15 @@ func (a *api) call(ctx context.Context, method string, form url.Values) (*answer
 		return nil, unsure(method, "", err)
 	}
 	defer resp.Body.Close()
-	body, err := readBody(resp.Body, maxBody)
+	body, err := readBody(resp.Body, resp.ContentLength, maxBody)
 	return a.judge(method, resp, body, err)
 }
 
-// readBody reads a body of at most limit bytes.
-func readBody(body io.Reader, limit int64) ([]byte, error) {
+// readBody reads a body of at most limit bytes. size is what the answer says of its length;
+// below zero, it says nothing.
+func readBody(body io.Reader, size, limit int64) ([]byte, error) {
 	var b bytes.Buffer
+	b.Grow(int(min(max(size, 0), limit)) + bytes.MinRead) // or a page of megabytes is copied several times
 	if _, err := b.ReadFrom(io.LimitReader(body, limit+1)); err != nil {
 		return nil, err
 	}

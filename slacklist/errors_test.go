@@ -287,13 +287,13 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 func TestHugeAnswer(t *testing.T) {
 	t.Parallel()
 	body := strings.NewReader(strings.Repeat("x", 5000))
-	if got, err := readBody(body, 1000); err == nil || !strings.Contains(err.Error(), "larger than 1000 bytes") {
+	if got, err := readBody(body, 1<<40, 1000); err == nil || !strings.Contains(err.Error(), "larger than 1000 bytes") {
 		t.Errorf("%d bytes, error %v", len(got), err)
 	}
 	if body.Len() == 0 {
 		t.Error("all was read")
 	}
-	if got, err := readBody(strings.NewReader(strings.Repeat("x", 1000)), 1000); err != nil || len(got) != 1000 {
+	if got, err := readBody(strings.NewReader(strings.Repeat("x", 1000)), -1, 1000); err != nil || len(got) != 1000 {
 		t.Errorf("%d bytes, error %v", len(got), err)
 	}
 }
