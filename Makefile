@@ -75,7 +75,7 @@ store-all: ## the store's tests and the user stories, on a PostgreSQL that this 
 
 # The walks, which take every place times every failure. Without this, a run takes
 # one part of their cases (internal/crash/crashtest/part.go).
-WALKS := Scripts|Year|BrokenAgent|CrashMatrix|KilledAtEachPoint|DiskFullAtEachWrite|PermissionLost|NoDescriptors|DamagedFiles|InotifyOverflow|FsckHints|ClockJumpsInBackoff|PowerFailure.*|CaseB13.*|C34ManyEntries.*|Housekeep.*|LostAnswersThroughALife|.*EachPlace|.*WhereTheDiskFails
+WALKS := Scripts|Year|BrokenAgent|CrashMatrix|KilledAtEachPoint|DiskFullAtEachWrite|PermissionLost|NoDescriptors|DamagedFiles|InotifyOverflow|FsckHints|ClockJumpsInBackoff|PowerFailure.*|CaseB13.*|CaseB46.*|OpenNewTogether|C34ManyEntries.*|Housekeep.*|LostAnswersThroughALife|.*EachPlace|.*WhereTheDiskFails
 
 .PHONY: whole
 whole: ## the walks with all their cases, many scripts of the model, and the soaks (hours)

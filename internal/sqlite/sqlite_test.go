@@ -684,7 +684,11 @@ func BenchmarkWrite(b *testing.B) {
 // database.
 func TestOpenNewTogether(t *testing.T) {
 	t.Parallel()
-	for range 300 {
+	rounds := crashtest.Fewer(100)
+	if crashtest.Whole() {
+		rounds = 1000
+	}
+	for range rounds {
 		path := filepath.Join(t.TempDir(), "new.db")
 		var all sync.WaitGroup
 		for range 12 {

@@ -7,6 +7,7 @@ import (
 
 	"otm/core"
 	"otm/internal/board/boardtest"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
@@ -41,47 +42,55 @@ var faults = []boardtest.Fault{
 // began SettleAfter later.
 func TestCaseB46LostAnswer(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	type call struct {
 		method string
 		nth    int // call of the method
-	}{{apiCreate, 0}, {apiCreate, 1}, {apiCreate, 3}, {apiUpdate, 0}, {apiUpdate, 1}, {apiDelete, 0}, {apiList, 0}} {
+	}
+	type loss struct {
+		call
+		fault   boardtest.Fault
+		restart bool
+	}
+	var losses []loss
+	for _, c := range []call{{apiCreate, 0}, {apiCreate, 1}, {apiCreate, 3}, {apiUpdate, 0}, {apiUpdate, 1}, {apiDelete, 0}, {apiList, 0}} {
 		for _, fault := range faults {
-			for _, restart := range []bool{false, true} {
-				t.Run(fmt.Sprint(c.method, " ", c.nth, " ", fault.Name, " restart ", restart), func(t *testing.T) {
-					t.Parallel()
-					w := newWorld(t)
-					w.create(1, "Old", "x")
-					w.create(2, "Older", "x")
-					w.delivers()
-					w.clock.Advance(time.Minute)
-					w.handOut(1)
-					w.do(core.ByPerson("olga"), 2, core.Edits{Status: new(pipeline.Cancelled)})
-					w.delivers()
-					w.do(core.Component("otm"), 2, core.Archive{Row: w.row(2)})
-					w.report(1, core.Report{Steps: []string{"x"}, Result: "r"})
-					w.create(7, "Build it", "a", "b", "a")
-					w.create(8, "Build more", "a")
-					w.clock.Advance(time.Minute)
-					if c.method == apiUpdate && c.nth == 1 {
-						w.Server.SetQuirks(boardtest.Quirks{RefuseMultiRow: true}) // each row takes a call
-					}
-					for range c.nth {
-						w.Faults.Next(c.method, boardtest.Pass())
-					}
-					w.Faults.Next(c.method, fault)
-					w.delivers()
-					w.heal(12*time.Second, restart)
-					w.compare()
-					w.check()
-					if n := len(w.rows()); n != 8 {
-						t.Errorf("%d rows", n)
-					}
-					if got := fmt.Sprint(w.task(1).Status, w.task(7).StepTitles()); got != "in_progress[a b a]" {
-						t.Errorf("it is %s", got)
-					}
-				})
-			}
+			losses = append(losses, loss{c, fault, false}, loss{c, fault, true})
 		}
+	}
+	for _, c := range crashtest.Part(t, losses) {
+		t.Run(fmt.Sprint(c.method, " ", c.nth, " ", c.fault.Name, " restart ", c.restart), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create(1, "Old", "x")
+			w.create(2, "Older", "x")
+			w.delivers()
+			w.clock.Advance(time.Minute)
+			w.handOut(1)
+			w.do(core.ByPerson("olga"), 2, core.Edits{Status: new(pipeline.Cancelled)})
+			w.delivers()
+			w.do(core.Component("otm"), 2, core.Archive{Row: w.row(2)})
+			w.report(1, core.Report{Steps: []string{"x"}, Result: "r"})
+			w.create(7, "Build it", "a", "b", "a")
+			w.create(8, "Build more", "a")
+			w.clock.Advance(time.Minute)
+			if c.method == apiUpdate && c.nth == 1 {
+				w.Server.SetQuirks(boardtest.Quirks{RefuseMultiRow: true}) // each row takes a call
+			}
+			for range c.nth {
+				w.Faults.Next(c.method, boardtest.Pass())
+			}
+			w.Faults.Next(c.method, c.fault)
+			w.delivers()
+			w.heal(12*time.Second, c.restart)
+			w.compare()
+			w.check()
+			if n := len(w.rows()); n != 8 {
+				t.Errorf("%d rows", n)
+			}
+			if got := fmt.Sprint(w.task(1).Status, w.task(7).StepTitles()); got != "in_progress[a b a]" {
+				t.Errorf("it is %s", got)
+			}
+		})
 	}
 }
 

@@ -13,16 +13,14 @@ import (
 // day; the log of the test names it. The environment says otherwise:
 //
 //	OTM_SEED=n        the part of day n, counted from 1970; a run that failed is repeated so
-//	OTM_TEST_PARTS=n  walks have n parts instead of 8, of 16 with the race detector, or of
-//	                  40 with -short; 1 takes all cases
+//	OTM_TEST_PARTS=n  walks have n parts instead of 16, or of 40 with -short; 1 takes all cases
 //	OTM_TEST_WHOLE=1  all cases, and those that differ from others in small things
 const (
 	seedEnv  = "OTM_SEED"
 	partsEnv = "OTM_TEST_PARTS"
 	wholeEnv = "OTM_TEST_WHOLE"
 
-	usualParts = 8
-	racedParts = 16
+	usualParts = 16
 	shortParts = 40
 )
 
@@ -54,11 +52,8 @@ type part struct{ seed, parts int }
 func partOf(t testing.TB) part {
 	t.Helper()
 	usual := usualParts
-	switch {
-	case testing.Short():
+	if testing.Short() {
 		usual = shortParts
-	case Raced:
-		usual = racedParts
 	}
 	p := part{Seed(t), setting(t, partsEnv, usual)}
 	if Whole() {
