@@ -89,13 +89,19 @@ func (n *Notifier) Once(ctx context.Context) error {
 		items, next.Lost = append(items, problem(Item{At: now.UTC(), Next: "otm events --since 24h"}, next.Lost)), ""
 	}
 	if len(items) == 0 {
+		if f := next.Failing; f != nil && f.Next == "" {
+			next.Failing = nil // what was not taken is no news any more
+		}
 		return n.keep(&next)
 	}
 	urgent := slices.ContainsFunc(items, func(i Item) bool { return i.Kind == Problem })
 	if !urgent && (n.Quiet(now) || within(items[0].At, gather, now)) {
 		return nil // they are found again
 	}
-	if err := n.Outlet.Tell(ctx, message(items)); err != nil {
+	switch err := n.Outlet.Tell(ctx, message(items)); {
+	case err != nil && ctx.Err() != nil:
+		return err // a stop is no failure
+	case err != nil:
 		return errors.Join(err, n.failed(err, false))
 	}
 	n.sent, next.Failing = now, nil

@@ -493,6 +493,57 @@ func TestRefusals(t *testing.T) {
 	want("an old word ends no pause", time.Second, 9)
 }
 
+// Where the news that an outlet refused are none any more, it has nothing to take: it fails no
+// more, unless a person has to mend it. So otm notify test, which finds it mended, ends that.
+func TestNothingIsLeftToTell(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	failing := func(what string, want bool) {
+		t.Helper()
+		if s, err := Read(w.n.Path); err != nil || (s.Failing != nil) != want {
+			t.Errorf("%s: noted %+v, %v", what, s, err)
+		}
+	}
+	for i, refusal := range []error{errors.New("off"), &Refused{Err: errors.New("no"), Next: "call somebody"}} {
+		id := pipeline.TaskID(i + 1)
+		w.err = refusal
+		w.reported(id, core.Report{Status: pipeline.AgentDone})
+		w.once(gather)
+		failing("refused", true)
+		w.do(core.Command{By: core.ByPerson("rob"), Task: id, Do: core.Edits{Status: new(pipeline.Done)}})
+		w.err = nil
+		w.want("accepted", w.once(2*personPause), "")
+		failing("nothing waits", id == 2)
+	}
+	if err := EndPause(w.n.Path); err != nil {
+		t.Fatal(err)
+	}
+	w.want("mended", w.once(time.Second), "")
+	failing("mended", false)
+}
+
+// A notifier that is told to stop while it tells notes no failure, and tells it again.
+func TestStoppedWhileItTells(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	w.reported(1, core.Report{Status: pipeline.AgentDone})
+	w.pass(gather)
+	ctx, stop := context.WithCancel(t.Context())
+	w.n.Outlet = outletFunc(func() error { stop(); return context.Cause(ctx) })
+	if err := w.n.Once(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if s, err := Read(w.n.Path); err != nil || s.Failing != nil {
+		t.Errorf("noted %+v, %v", s, err)
+	}
+	w.n.Outlet = w
+	if text := w.once(0); !strings.HasPrefix(text, "T-00001 ") {
+		t.Errorf("told %q", text)
+	}
+}
+
 type outletFunc func() error
 
 func (f outletFunc) Tell(context.Context, Message) error { return f() }

@@ -100,7 +100,7 @@ func (p *Place) ready(ctx context.Context) (bool, error) {
 	}
 	f := p.state.Failing
 	if f != nil && os.Remove(p.Path+mendedSuffix) == nil {
-		f.Wait = 0
+		f.Wait, f.Next = 0, ""
 	}
 	return !p.Off() && (f == nil || !within(f.Last, f.Wait, p.Now())), nil
 }
