@@ -46,6 +46,9 @@ func (s Status) Instead() Status {
 // out and is not finished.
 func (s Status) Active() bool { return s == Assigned || s == InProgress || s == Blocked }
 
+// NeedsAgent reports whether a task in this state is work that an agent has or is to get.
+func (s Status) NeedsAgent() bool { return s == New || s == Pending || s.Active() }
+
 // Finished reports whether agents have nothing more to do with the task, until somebody
 // sends it back.
 func (s Status) Finished() bool {

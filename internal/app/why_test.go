@@ -302,6 +302,10 @@ func TestWhy(t *testing.T) {
 			"no answer came to the wake of 1h ago", "otm doctor", true},
 		{"whether it was woken cannot be read", func(w *whyWorld) { w.unread = syscall.EIO }, "whether gate was woken for it is not known: ", "otm fsck", true},
 		{"its agent is configured no more", func(w *whyWorld) { w.rows[0].Assignee = "former" }, `unknown agent "former"`, "otm assign T-00001 --to AGENT", true},
+		{"so is the one that had begun it", func(w *whyWorld) { w.taken(); w.status(pipeline.InProgress); w.rows[0].Assignee = "former" },
+			`former was at work on it, 1 of 1 steps open, last heard 1m ago; unknown agent "former"`, "otm assign T-00001 --to AGENT", true},
+		{"and the one that is blocked", func(w *whyWorld) { w.status(pipeline.Blocked); w.rows[0].Assignee = "former" }, `; unknown agent "former"`, "otm assign T-00001 --to AGENT", true},
+		{"its work is done without it", func(w *whyWorld) { w.status(pipeline.AgentDone); w.rows[0].Assignee = "former" }, "waits for review", "otm accept T-00001", false},
 		{"sent back to nobody", func(w *whyWorld) { w.status(pipeline.New); w.rows[0].Assignee = "" }, "nobody is assigned", "otm assign T-00001 --to AGENT", false},
 		{"new, and the workspace is gone", func(w *whyWorld) {
 			w.status(pipeline.New)

@@ -67,7 +67,6 @@ var (
 	SetAside      = code("set_aside", OK, "{status} {since:ago}{by}: OTM leaves it alone", activate)
 	AgentUnknown  = code("agent_unknown", Warn, "unknown agent {name:quoted}; there is {names}", assign, "add [agents.{name:sh}] to {config:sh}")
 	AgentGuessed  = code("agent_guessed", Warn, "unknown agent {name:quoted}", "otm assign {task} --to {near:sh}", "add [agents.{name:sh}] to {config:sh}")
-	AgentRemoved  = code("agent_removed", Warn, "unknown agent {name:quoted}; there is {names}", assign)
 )
 
 // What is said about tasks that an agent has.

@@ -300,11 +300,14 @@ func unconfigured(v *View) (all []Registered) {
 		i := slices.IndexFunc(all, func(r Registered) bool { return pipeline.FoldName(r.Name) == pipeline.FoldName(name) })
 		if i < 0 {
 			i = len(all)
+			all = append(all, Registered{Name: name, State: Unconfigured, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{}})
+		}
+		if status.NeedsAgent() && len(all[i].Findings) == 0 {
 			f := explain.New(explain.TaskNoAgent, "name", name).On(t.ID)
 			if t.ID == 0 { // it is no task yet: no command can give it to another one
 				f = explain.New(explain.RowStranger, "name", name, "config", filepath.Join(v.Dir, "otm.toml"), "names", AgentNames(v))
 			}
-			all = append(all, Registered{Name: name, State: Unconfigured, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{explain.Tell(f, v.Now)}})
+			all[i].Findings = append(all[i].Findings, explain.Tell(f, v.Now))
 		}
 		all[i].Tasks[status]++
 	}

@@ -35,7 +35,7 @@ func queued(v *view.View, t *view.Task, since time.Time) draft {
 // toTake is for a task that waits for its agent to take it. The code says how.
 func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draft {
 	if t.Agent == nil {
-		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee, "names", view.AgentNames(v))
+		return unknownAgent(v, t.Row, since)
 	}
 	return awaited(v, at(ToTake, since, code, "agent", t.Agent.Name, "since", since), t)
 }
@@ -189,7 +189,7 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 		return personsTurn(t, since)
 	case t.Agent != nil && t.State.AtWork() && core.IsResumed(t.State, t.Agent.Name):
 		return sentOn(v, t)
-	case open > 0 && gatewayTrouble(v, t.Agent) != nil:
+	case open > 0 && (t.Agent == nil || gatewayTrouble(v, t.Agent) != nil):
 		code = explain.AtWorkUnseen // what runs it is out of sight (C7)
 	case open > 0:
 		code = explain.AtWork

@@ -200,6 +200,14 @@ func unknownAgent(v *view.View, row *pipeline.Row, since time.Time) draft {
 	return at(ToAgent, since, code, "name", row.Assignee, "config", configPath(v), "near", near, "names", view.AgentNames(v))
 }
 
+// withoutAgent adds that nobody can work on a task, as its agent is not configured.
+func withoutAgent(v *view.View, d draft, t *view.Task) draft {
+	if name := t.Row.Assignee; t.Agent != nil || name == "" || pipeline.IsSharedQueue(name) || !t.Status().NeedsAgent() {
+		return d
+	}
+	return d.and(unknownAgent(v, t.Row, d.since).findings...).isLate()
+}
+
 // stranger is for a row that is no task's: typed, or copied with its id.
 func stranger(v *view.View, t *view.Task) draft {
 	row := t.Row

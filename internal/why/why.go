@@ -225,7 +225,7 @@ func cause(v *view.View, t *view.Task) (draft, error) {
 	case t.Row == nil || v.Gone(t.State):
 		return withoutRow(v, t), nil
 	}
-	d := withOddRow(v, byStatus(v, t), t)
+	d := withOddRow(v, withoutAgent(v, byStatus(v, t), t), t)
 	d.findings = slices.Insert(slices.Clip(d.findings), min(1, len(d.findings)), undelivered(t)...) // what else holds it up has the step that counts
 	return d, nil
 }
@@ -262,6 +262,8 @@ func trouble(v *view.View, t *view.Task, id string) (found []explain.Finding) {
 // agent, or about the whole board.
 func concerns(f *explain.Finding, t *view.Task) bool {
 	switch {
+	case f.Code == explain.TaskNoAgent:
+		return false // withoutAgent says it
 	case f.Task != 0:
 		return f.Task == t.ID
 	case f.Code == explain.DispatchUnkept:

@@ -99,8 +99,7 @@ func (c *comparison) task(t *core.Task) {
 
 // agentOf reports a task whose agent is not configured.
 func (c *comparison) agentOf(t *core.Task) {
-	open := t.Status == pipeline.New || t.Status.Active() || t.Queued()
-	if !open || t.Agent == "" || pipeline.IsSharedQueue(t.Agent) || len(c.Agents) == 0 {
+	if !t.Status.NeedsAgent() || t.Agent == "" || pipeline.IsSharedQueue(t.Agent) || len(c.Agents) == 0 {
 		return
 	}
 	unknown, seen := c.nobody[t.Agent]
