@@ -202,6 +202,13 @@ func (d *decision) endRun() {
 	}
 }
 
+// TakenFrom reports whether a person took the task out of the hands of the agent of a run: the
+// run was canceled, or the task was blocked before.
+func TakenFrom(t *Task, r *Run) bool {
+	aside := slices.Contains([]pipeline.Status{pipeline.Dormant, pipeline.Cancelled, pipeline.Rejected, pipeline.Failed}, t.Status)
+	return r.Ending == EndCanceled || r.Ending == EndPaused && (aside || t.Away() || !SameAgent(holder(t), r.Agent))
+}
+
 // FailRun says that the process of an agent, or its run at the gateway, ended without a
 // result for the task.
 type FailRun struct {

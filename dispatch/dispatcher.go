@@ -166,7 +166,7 @@ func (rn *run) load(ctx context.Context) error {
 			rn.byName[a.Name] = append(rn.byName[a.Name], t)
 		}
 		var lost []string
-		if run := t.Runs.Last(); run != nil && (run.Ending == core.EndCanceled || !core.SameAgent(run.Agent, t.Agent)) {
+		if run := t.Runs.Last(); run != nil && (core.TakenFrom(t, run) || !core.SameAgent(run.Agent, t.Agent)) {
 			lost = append(lost, run.Agent)
 		}
 		for _, l := range t.Losses {

@@ -113,6 +113,34 @@ func TestC5ProcessOfCanceledRunEnds(t *testing.T) {
 	}
 }
 
+// The same where the task was blocked before, so that its run was over. An answer leaves the
+// process alone, and so does who sends the task back to the agent.
+func TestProcessOfBlockedRunEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range ending {
+		if name == "released" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, id, _, gone := newStopWorld(t)
+			w.report(id, pipeline.Blocked)
+			if name == "stopped" { // nobody stops a blocked one
+				w.edit(id, w.status(pipeline.InProgress))
+				w.pass()
+				want(t, "answered: it runs", words(w.health().Running, w.health().Ends == nil), "true true")
+			}
+			end(w, id)
+			w.pass()
+			want(t, "it is gone with its child", w.line(gone), "")
+			w.ended()
+			w.pass()
+			h := w.health()
+			want(t, "its agent", words(h.Ends == nil, h.Failures, h.Fruitless), "true 0 0")
+		})
+	}
+}
+
 // The agent that was given the task instead takes it before the process of the former one has
 // ended: that is still ended, and its end is no failure.
 func TestEndedBesideTheNextAgent(t *testing.T) {

@@ -308,7 +308,7 @@ func (s *situation) endsRun(of *core.Task, w *core.Wake) *core.Ends {
 	}
 	own, late := last.Runs.LastOf(s.agent.Name), lateAt(last, s.types)
 	ends := core.Ends{Task: last.ID, Since: s.now.UTC(), Late: own == last.Runs.Open() && !late.IsZero() && !s.now.Before(late)}
-	if !ends.Late && own.Ending != core.EndCanceled {
+	if !ends.Late && !core.TakenFrom(last, own) {
 		return nil
 	}
 	return &ends
