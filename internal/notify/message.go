@@ -176,10 +176,10 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 		*item = problem(Item{At: e.At, Update: e.Seq, Next: "otm daily"}, safe.Escape(text))
 		item.Kind = Daily
 		return item, nil
+	case !moved && !isRetry, e.By.Kind == core.Person && m.To != pipeline.Done, e.By.Kind == core.Board && m.To != pipeline.Done:
+		return nil, nil // who did it knows
 	case isRetry:
 		item.Kind, item.Next = Retry, "otm why "+e.Task.String()
-	case !moved, e.By.Kind == core.Person && m.To != pipeline.Done, e.By.Kind == core.Board && m.To != pipeline.Done:
-		return nil, nil // who did it knows
 	case m.To == pipeline.Blocked:
 		item.Kind, item.Next = Blocked, stepOf(explain.Blocked, e.Task)
 	case m.To == pipeline.AgentDone:

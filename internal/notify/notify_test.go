@@ -194,6 +194,8 @@ func TestWordsOfRuns(t *testing.T) {
 	w.once(0)
 	w.reported(1, core.Report{Status: pipeline.Failed, Reason: "no GPU"})
 	w.want("a retry", w.once(5*time.Second), `T-00001 Retry 1/3: *Build\x1b[2J it* back in queue. Reason: no GPU → otm why T-00001`)
+	w.do(core.Command{By: core.ByPerson("rob"), Agent: "devdas", Also: []pipeline.TaskID{1}, Do: core.ResumeAgent{}})
+	w.want("a person ends its wait", w.once(5*time.Second), "")
 	for range 3 {
 		w.pass(time.Hour)
 		w.again(1, core.Report{Status: pipeline.Failed, Reason: "no GPU"})
