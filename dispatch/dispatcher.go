@@ -135,6 +135,7 @@ type run struct {
 	tasks  []*core.Task            // live, as they were last loaded, in the order of their ids
 	byName map[string][]*core.Task // by agent, or pipeline.SharedQueue: those on the board
 	left   map[string][]*core.Task // by agent: those that it lost, and are another's, the shared queue's or away; some twice
+	former map[string][]*core.Task // by agents that are configured no more: those on which OTM started them
 
 	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
 	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written
@@ -155,7 +156,7 @@ func (rn *run) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rn.tasks, rn.byName, rn.left = tasks, map[string][]*core.Task{}, map[string][]*core.Task{}
+	rn.tasks, rn.byName, rn.left, rn.former = tasks, map[string][]*core.Task{}, map[string][]*core.Task{}, map[string][]*core.Task{}
 	for _, t := range tasks {
 		a := rn.Agents.Named(t.Agent)
 		if pipeline.IsSharedQueue(t.Agent) {
@@ -166,15 +167,20 @@ func (rn *run) load(ctx context.Context) error {
 			rn.byName[a.Name] = append(rn.byName[a.Name], t)
 		}
 		var lost []string
-		if run := t.Runs.Last(); run != nil && (core.TakenFrom(t, run) || !core.SameAgent(run.Agent, t.Agent)) {
+		if run := t.Runs.Last(); run != nil && (a == nil || core.TakenFrom(t, run) || !core.SameAgent(run.Agent, t.Agent)) {
 			lost = append(lost, run.Agent)
 		}
 		for _, l := range t.Losses {
 			lost = append(lost, l.Agent)
 		}
 		for _, name := range lost {
-			if former := rn.Agents.Named(name); former != nil && !(onBoard && former == a) {
+			former := rn.Agents.Named(name)
+			started := func(w core.Wake) bool { return w.Via == pipeline.TriggerExec && core.SameAgent(w.Agent, name) }
+			switch {
+			case former != nil && !(onBoard && former == a):
 				rn.left[former.Name] = append(rn.left[former.Name], t)
+			case former == nil && slices.ContainsFunc(t.Wakes, started):
+				rn.former[name] = append(rn.former[name], t)
 			}
 		}
 	}

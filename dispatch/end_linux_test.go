@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -137,6 +138,31 @@ func TestProcessOfBlockedRunEnds(t *testing.T) {
 			w.pass()
 			h := w.health()
 			want(t, "its agent", words(h.Ends == nil, h.Failures, h.Fruitless), "true 0 0")
+		})
+	}
+}
+
+// An agent leaves the configuration while its process works: the end is judged all the same,
+// and OTM ends the process if somebody else is given the task.
+func TestProcessOfAnAgentThatLeft(t *testing.T) {
+	t.Parallel()
+	for name, want1 := range map[string]string{"given": "1 canceled new", "ends by itself": "1 failed pending"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, id, _, gone := newStopWorld(t)
+			w.d.Agents = slices.DeleteFunc(slices.Clone(w.agents), func(a pipeline.Agent) bool { return a.Name == "alpha" })
+			w.pass()
+			want(t, "it runs", words(w.health().Running, w.health().Ends == nil), "true true")
+			if name == "given" {
+				w.edit(id, w.assignee("gamma"))
+				w.pass()
+				want(t, "it is gone with its child", w.line(gone), "")
+				w.ended()
+			} else {
+				w.letEnd()
+			}
+			w.pass()
+			want(t, "the task", words(w.runsOf(id), w.record(id).Status), want1)
 		})
 	}
 }

@@ -43,16 +43,11 @@ func (wg *waking) wake(ctx context.Context) error {
 		if a.Person || waker == nil || wg.waking[a.Name] != nil || !reachable && !wg.removed(a) {
 			continue
 		}
-		s, err := wg.situation(ctx, a)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+		s, err := wg.look(ctx, a, wg.byName[a.Name], wg.left[a.Name])
 		if err != nil {
-			wg.report.Fail(*notWoken(explain.AgentStateWrong, a, err))
-			continue
+			return err
 		}
-		if err := wg.endLeft(ctx, s); err != nil {
-			wg.report.Fail(*notWoken(explain.AgentStateWrong, a, err))
+		if s == nil {
 			continue
 		}
 		limit.count(s)
@@ -71,6 +66,15 @@ func (wg *waking) wake(ctx context.Context) error {
 		default:
 			wg.woke(a.Name, s.held(pl))
 			wg.Log.Debug("agent not woken", "agent", a.Name, "why", pl.why, "due", pl.due)
+		}
+	}
+	for name, tasks := range wg.former { // what they were started for counts all the same
+		s, err := wg.look(ctx, &pipeline.Agent{Name: name, Trigger: pipeline.TriggerExec}, nil, tasks)
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			limit.count(s)
 		}
 	}
 	for _, c := range limit.admitted() {
@@ -193,9 +197,26 @@ func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *exp
 	return &f
 }
 
+// look gathers the facts about an agent, judges the end of its last run, and ends its process
+// if that is due; nil: it reported why it could not. The error says that ctx ended.
+func (wg *waking) look(ctx context.Context, a *pipeline.Agent, tasks, left []*core.Task) (*situation, error) {
+	s, err := wg.situation(ctx, a, tasks, left)
+	if err == nil {
+		err = wg.endLeft(ctx, s)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		wg.report.Fail(*notWoken(explain.AgentStateWrong, a, err))
+		return nil, nil
+	}
+	return s, nil
+}
+
 // situation gathers the facts about an agent, and judges the end of its last run.
-func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation, error) {
-	s, err := wg.outlooks.situation(ctx, a, slices.Clone(wg.byName[a.Name]), wg.left[a.Name]...)
+func (wg *waking) situation(ctx context.Context, a *pipeline.Agent, tasks, left []*core.Task) (*situation, error) {
+	s, err := wg.outlooks.situation(ctx, a, slices.Clone(tasks), left...)
 	if err != nil {
 		return nil, err
 	}

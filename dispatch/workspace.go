@@ -233,6 +233,9 @@ func (w *workspaces) state(agents pipeline.Agents, a *pipeline.Agent) (s agentSt
 // idleSince is when "otm next" last found nothing for the agent; zero: it found
 // something since, or the file cannot be read.
 func (w *workspaces) idleSince(agents pipeline.Agents, a *pipeline.Agent) time.Time {
+	if a.Workspace == "" {
+		return time.Time{} // it is configured no more
+	}
 	s, err := w.state(agents, a)
 	if err != nil || s.Status != stateIdle {
 		return time.Time{}
