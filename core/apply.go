@@ -376,7 +376,11 @@ func (t change) edited(p *EditedByPerson) {
 		t.Answered = t.Answered && p.Means != Explains
 	case pipeline.FieldAssignee:
 		t.Agent = p.To
-		t.Claimed = t.Claimed && t.e.By.Kind == OTM // by OTM, it is a new name of the same agent
+		renamed := t.e.By.Kind == OTM // it is a new name of the same agent
+		t.Claimed = t.Claimed && renamed
+		if renamed && t.Status == pipeline.Blocked && t.Dispatch != nil {
+			t.Dispatch.Agent = p.To // an answer is for the agent that asked
+		}
 	default:
 		return
 	}

@@ -52,7 +52,7 @@ var Moves = []Move{
 	{Code: "TT-22", From: []pipeline.Status{pipeline.InProgress}, To: pipeline.Dormant, By: []Kind{Person, Board}, When: "stopped: its run is canceled, and the process of its agent is ended"},
 	{Code: "TT-23", From: []pipeline.Status{pipeline.New}, To: pipeline.InProgress, By: []Kind{Agent}, When: "claimed from the shared queue"},
 	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Pending}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "released, sent back, or given to another agent"},
-	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.Rejected, pipeline.Failed}, To: pipeline.New, By: []Kind{OTM}, When: "it was given to another agent"},
+	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress}, To: pipeline.New, By: []Kind{OTM}, When: "otm.toml gave its agent another name"},
 	{Code: "TT-25", From: []pipeline.Status{pipeline.Assigned}, To: pipeline.Pending, By: []Kind{OTM}, When: "its agent took another task, or is not started for a while; or its run failed, which only the mark in the dispatch file showed"},
 	{Code: "TT-26", From: []pipeline.Status{pipeline.Done, pipeline.AgentDone}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "sent back, or reopened"},
 }

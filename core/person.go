@@ -214,7 +214,11 @@ func (e Edits) assign(d *decision) error {
 	d.emit(EditedByPerson{Field: pipeline.FieldAssignee, From: t.Agent, To: *e.Agent, Seen: e.Seen})
 	blocked := e.Status != nil && *e.Status == pipeline.Blocked && d.task.Dispatch == nil // by the same edit, and nobody has it
 	ended := e.Status == nil && (d.task.Status == pipeline.Failed || d.task.Status == pipeline.Rejected || d.task.Status == pipeline.Pending)
-	if d.task.Status.Active() && !blocked || ended {
+	again := d.task.Status.Active() && !blocked || ended
+	if d.By.Kind == OTM { // otm.toml gave the same agent another name: what rests goes on resting
+		again = d.task.Status == pipeline.Assigned || d.task.Status == pipeline.InProgress || d.task.Queued()
+	}
+	if again {
 		d.emit(TaskMoved{From: d.task.Status, To: pipeline.New, Move: "TT-24"}) // of pending tasks, Permitted knows TT-05
 		d.endRun()
 	}

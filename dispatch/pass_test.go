@@ -756,6 +756,34 @@ func TestAgentRenamed(t *testing.T) {
 	want(t, "takes", w.next("omega"), waits)
 }
 
+// An agent is renamed, and its tasks that rest go on resting: nobody answered the question of
+// the blocked one, nor asked for another try of the failed one.
+func TestRenamedAgentsTasksRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	blocked, failed, rejected, retried := w.create("a", "alpha", pipeline.Critical), w.create("b", "alpha", pipeline.High), w.create("c", "alpha", pipeline.Normal), w.create("d", "alpha", pipeline.Low)
+	w.pass()
+	for _, id := range []pipeline.TaskID{blocked, failed, rejected, retried} {
+		want(t, "works on", w.next("alpha"), id)
+		if to, ok := map[pipeline.TaskID]pipeline.Status{blocked: pipeline.Blocked, failed: pipeline.Failed, rejected: pipeline.Rejected}[id]; ok {
+			w.edit(id, w.status(to))
+		}
+	}
+	w.do(core.Command{By: by(), Task: retried, Agent: "alpha", Do: core.FailRun{Run: 1, Types: pipeline.Types{pipeline.Action: {MaxRetries: 3}}}})
+	w.agents[0].Name = "omega" // on the board it is still alpha
+	w.restart()
+	want(t, "given out", w.pass().Dispatched, 0)
+	want(t, "they are", w.statuses(blocked, failed, rejected, retried), "blocked failed rejected pending")
+	want(t, "runs", w.runsOf(retried), "1 failed")
+	w.edit(blocked, w.status(pipeline.InProgress))
+	want(t, "woken for the answer", w.pass().Woken, 1)
+	want(t, "takes", w.next("omega"), blocked)
+	w.report(blocked, pipeline.AgentDone)
+	w.clock.Advance(time.Hour)
+	w.pass()
+	want(t, "the retry", w.next("omega"), retried)
+}
+
 // An agent that is moved to another workspace finds its tasks there.
 func TestWorkspaceMoved(t *testing.T) {
 	t.Parallel()
