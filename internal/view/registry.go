@@ -85,11 +85,10 @@ func RegistryOf(v *View) []Registered {
 		}
 		all = append(all, r)
 	}
-	if limitReached(v) != nil {
-		for i := range all {
-			if r := &all[i]; isStarted(r.Trigger) && r.State == Free && r.Next != 0 {
-				r.State = Waits
-			}
+	for i := range all {
+		r := &all[i]
+		if f := LimitReached(v, v.Agent(&v.Agents[i])); f != nil && isStarted(r.Trigger) && r.State == Free && r.Next != 0 {
+			r.State, r.Findings = Waits, append(r.Findings, explain.Tell(*f, v.Now))
 		}
 	}
 	return append(all, unconfigured(v)...)
