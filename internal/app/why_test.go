@@ -147,6 +147,9 @@ func (w *whyWorld) installed() {
 // by makes it a task of runner, which is started by a command.
 func (w *whyWorld) byCommand() {
 	w.rows[0].Assignee, w.task.Agent, w.task.Dispatch.Agent = "runner", "runner", "runner"
+	if err := os.MkdirAll(w.h.Config.Agents.Named("runner").Workspace, 0o700); err != nil {
+		w.Fatal(err)
+	}
 }
 
 // link has the dispatcher stay, with this connection to the gateway.
@@ -311,6 +314,8 @@ func TestWhy(t *testing.T) {
 			w.status(pipeline.New)
 			w.h.Config.Agents.Named("gate").Workspace = filepath.Join(w.h.Dir, "no such")
 		}, "the workspace of gate is missing: ", "mkdir -p ", true},
+		{"handed out, and the workspace is gone", func(w *whyWorld) { w.h.Config.Agents.Named("gate").Workspace = filepath.Join(w.h.Dir, "no such") },
+			"; the workspace of gate is missing: ", "mkdir -p ", true},
 		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "correct that", true},
 		{"nothing runs any more", func(w *whyWorld) {
 			w.dropUpdate()
@@ -420,12 +425,14 @@ func TestWhy(t *testing.T) {
 		}, "runner works on it, 1 of 1 steps open, last heard 1m ago; OTM told the process of runner, pid ", "", false},
 		{"its next run is due, and the workspace is gone", func(w *whyWorld) {
 			w.byCommand()
+			os.Remove(w.h.Config.Agents.Named("runner").Workspace)
 			w.status(pipeline.Pending)
 			w.task.Dispatch, w.task.Wait = nil, &core.Wait{Why: core.WaitBackoff, Until: w.now.Add(-time.Second)}
 			w.task.Runs = core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Minute), Ended: w.now.Add(-30 * time.Second), Ending: core.EndFailed}}
 		}, "the workspace of runner is missing: ", "mkdir -p ", true},
 		{"its next run is to come, and the workspace is gone", func(w *whyWorld) {
 			w.byCommand()
+			os.Remove(w.h.Config.Agents.Named("runner").Workspace)
 			w.status(pipeline.Pending)
 			w.task.Dispatch, w.task.Wait = nil, &core.Wait{Why: core.WaitBackoff, Until: w.now.Add(time.Minute)}
 			w.task.Runs = core.Runs{{Number: 1, Agent: "runner", Began: w.now.Add(-time.Minute), Ended: w.now.Add(-30 * time.Second), Ending: core.EndFailed}}
@@ -763,7 +770,7 @@ func TestToldWithoutDispatcher(t *testing.T) {
 			told[a.Name] += fmt.Sprint(" ", f.Code)
 		}
 	}
-	want := map[string]string{"gate": "waits T-00000 next T-00002 component_ended", "runner": "ended T-00001 next T-00000 workspace_missing taken_ended component_ended"}
+	want := map[string]string{"gate": "waits T-00000 next T-00002 component_ended", "runner": "ended T-00001 next T-00000 taken_ended component_ended"}
 	for name := range want {
 		if told[name] != want[name] {
 			t.Errorf("%s: %s, want %s", name, told[name], want[name])

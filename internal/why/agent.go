@@ -86,6 +86,8 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	switch {
 	case o.Health.Running:
 		return running(v, d, t, o)
+	case missing(v, t) != nil: // nothing is started there
+		return d.and(*missing(v, t)).isLate()
 	case limit != nil:
 		return d.and(*limit)
 	case w == nil || former(t, w):
