@@ -219,7 +219,7 @@ func resume(ctx context.Context, h *Home, c core.Command, a *pipeline.Agent, nam
 		next = "no dispatcher is running; the next one starts it if it has work"
 	}
 	if len(waiting) > 0 {
-		next = explain.Count(len(waiting), "task of it needs", "tasks of it need") + " not wait for the next run; " + next
+		next = explain.Count(len(waiting), "task of it need", "tasks of it need") + " not wait for the next run; " + next
 	}
 	return steeredAgent{outcome: o, Changed: true, Text: heldUp(was, h.Now()) + "; " + next}, nil
 }

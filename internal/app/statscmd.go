@@ -56,7 +56,7 @@ func (s Span) String() string {
 		return "-"
 	}
 	of := func(seconds float64) string { return explain.Age(time.Duration(seconds * float64(time.Second))) }
-	return fmt.Sprintf("%s on average, %s at most, %d times", of(s.Average), of(s.Longest), s.Count)
+	return fmt.Sprintf("%s on average, %s at most, %s", of(s.Average), of(s.Longest), explain.Count(s.Count, "time", "times"))
 }
 
 // AgentStats are the figures of an agent.

@@ -23,3 +23,12 @@ func TestStatsCountTries(t *testing.T) {
 		t.Errorf("%+v", is)
 	}
 }
+
+func TestSpanInWords(t *testing.T) {
+	t.Parallel()
+	for span, want := range map[Span]string{{}: "-", {Average: 2, Longest: 2, Count: 1}: "2s on average, 2s at most, 1 time", {Average: 2, Longest: 3, Count: 2}: "2s on average, 3s at most, 2 times"} {
+		if got := span.String(); got != want {
+			t.Errorf("%+v is %q, want %q", span, got, want)
+		}
+	}
+}
