@@ -32,7 +32,7 @@ func (b *Backend) Create(ctx context.Context, r Request, t pipeline.Task) (*Answ
 	if types := b.Home.Config.Types; !types.Has(t.Type) {
 		return nil, &FieldError{"type", fmt.Errorf("there are %s", strings.Join(pipeline.Texts(types.All()), ", "))}
 	}
-	switch known, err := b.issued(t.Parent); {
+	switch known, err := b.Home.Counter.Known(t.Parent); {
 	case err != nil:
 		return nil, err
 	case !known:
@@ -47,15 +47,6 @@ func (b *Backend) Create(ctx context.Context, r Request, t pipeline.Task) (*Answ
 		c.Do = core.Request{Task: t, CreatedAt: c.At, Claims: r.Token.Name}
 		return b.do(ctx, s, c)
 	})
-}
-
-// issued reports whether an id was given out, or a drop that waits bears it. 0, which is no
-// task, counts as given out.
-func (b *Backend) issued(id pipeline.TaskID) (bool, error) {
-	if issued, err := b.Home.Counter.Issued(id); issued || err != nil {
-		return issued, err
-	}
-	return b.Home.Counter.InInbox(id)
 }
 
 // Report carries out what an agent reports.

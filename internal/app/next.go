@@ -89,22 +89,16 @@ func noAgent(h *Home, name, nearest string) *cli.Error {
 	return e.Hint("otm status   # lists the agents")
 }
 
-// desk is where an agent takes its tasks.
-type desk struct {
-	*dispatch.Desk
-	store core.Store // nil: it cannot be opened
-}
-
 // take takes a task for an agent and reports it as begun; nil: none waits. The error may be
 // a *dispatch.PausedError: only then, and without an error, d may be used.
-func take(ctx context.Context, h *Home, a *pipeline.Agent, another bool) (d desk, taken *dispatch.Taken, err error) {
+func take(ctx context.Context, h *Home, a *pipeline.Agent, another bool) (d *dispatch.Desk, taken *dispatch.Taken, err error) {
 	switch info, err := statPatiently(a.Workspace); {
 	case patience.IsSilent(err):
 		return d, nil, cli.Errorf(cli.TryLater, "the workspace of %s: %w", a.Name, err).Hint("mend or unmount that file system: df %s", safe.Quote(a.Workspace))
 	case err != nil || !info.IsDir():
 		return d, nil, cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
 	}
-	d.Desk = &dispatch.Desk{
+	d = &dispatch.Desk{
 		Dir: h.Dir, Agents: h.Agents(), Now: h.Now, Warn: func(msg string) { h.Warn("%s", msg) },
 	}
 	opened, err := h.OpenStore(ctx)
@@ -119,7 +113,7 @@ func take(ctx context.Context, h *Home, a *pipeline.Agent, another bool) (d desk
 			return d, nil, err
 		}
 	default:
-		d.store, d.Store = opened, opened
+		d.Store = opened
 		d.Carry = func(ctx context.Context) error {
 			reports, err := waitingReports(h, h.Warn)
 			if err == nil {
@@ -155,7 +149,7 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another bool) err
 	if err := tellTaken(ctx, h, d, a, taken); err != nil || h.asJSON {
 		return err
 	}
-	return printFailedUpdates(ctx, h, d.store, a)
+	return printFailedUpdates(ctx, h, d.Store, a)
 }
 
 // Paused is what otm next says to an agent that a person paused.
@@ -171,7 +165,7 @@ func pausedOf(p *dispatch.PausedError) *Paused {
 }
 
 // tellTaken prints the task that an agent was given, nil: none, and where others mention it.
-func tellTaken(ctx context.Context, h *Home, d desk, a *pipeline.Agent, taken *dispatch.Taken) error {
+func tellTaken(ctx context.Context, h *Home, d *dispatch.Desk, a *pipeline.Agent, taken *dispatch.Taken) error {
 	if h.asJSON && taken == nil {
 		return safe.EncodeJSON(h.Out, nil)
 	}

@@ -221,7 +221,7 @@ func (r *create) noteParents(lines []*drop.Line) error {
 			continue
 		}
 		said[id] = true
-		issued, err := r.issued(id)
+		issued, err := r.ids.Known(id)
 		if err != nil {
 			return err
 		}

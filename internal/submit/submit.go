@@ -122,15 +122,6 @@ func (b *base) agents(c *config.Config) pipeline.Agents {
 	return agents
 }
 
-// issued reports whether an id was given out, or a drop in an inbox bears it.
-func (b *base) issued(id pipeline.TaskID) (bool, error) {
-	issued, err := b.ids.Issued(id)
-	if err != nil || issued {
-		return issued, err
-	}
-	return b.ids.InInbox(id)
-}
-
 // maxLine bounds a line of --from, in bytes.
 const maxLine = drop.MaxSize
 

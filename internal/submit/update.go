@@ -259,7 +259,7 @@ func checkMentions(u *drop.Update, agents pipeline.Agents) error {
 // checkIssued refuses an id that was never given out and that no drop in the
 // inbox bears.
 func (r *update) checkIssued(id pipeline.TaskID) error {
-	issued, err := r.issued(id)
+	issued, err := r.ids.Known(id)
 	if err != nil || issued {
 		return err
 	}

@@ -75,6 +75,15 @@ func (d *Dir) Issued(id pipeline.TaskID) (bool, error) {
 	return int(id) < next, err
 }
 
+// Known reports whether an id was given out, or a create that waits in the inbox bears it. 0,
+// which is no task, counts as given out.
+func (d *Dir) Known(id pipeline.TaskID) (bool, error) {
+	if issued, err := d.Issued(id); issued || err != nil {
+		return issued, err
+	}
+	return d.InInbox(id)
+}
+
 // Raise makes sure that ids are never given out. It takes the lock only if the
 // counter has to be raised. If an id is too far above the counter, the error is
 // a *FarError, and the counter is raised above the others.
