@@ -33,19 +33,11 @@ func (u *updater) deleteRows() error {
 			rows, works = append(rows, w.task.RowID), append(works, w)
 		}
 	}
-	if len(rows) == 0 {
-		return nil
-	}
-	if err := u.b.Delete(u.ctx, rows...); err != nil {
-		return u.endPhase(works, err)
-	}
-	for _, w := range works {
-		shown := w.task.Shown
-		shown.Gone = true
-		u.note(w, core.Written{Shown: shown})
-	}
-	crash.Point("board.deleted")
-	return u.flush()
+	return u.delete(rows, works, func(t *core.Task) (written core.Written) {
+		written.Shown = t.Shown
+		written.Shown.Gone = true
+		return written
+	})
 }
 
 // deleteSteps deletes the rows of steps that were removed from their tasks.
@@ -55,6 +47,11 @@ func (u *updater) deleteSteps() error {
 	for _, w := range works {
 		rows = append(rows, w.task.Dropped...)
 	}
+	return u.delete(rows, works, func(t *core.Task) core.Written { return core.Written{Shown: t.Shown, Gone: t.Dropped} })
+}
+
+// delete deletes rows, and notes of each work what that wrote.
+func (u *updater) delete(rows []string, works []*work, written func(*core.Task) core.Written) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -62,7 +59,7 @@ func (u *updater) deleteSteps() error {
 		return u.endPhase(works, err)
 	}
 	for _, w := range works {
-		u.note(w, core.Written{Shown: w.task.Shown, Gone: w.task.Dropped})
+		u.note(w, written(w.task))
 	}
 	crash.Point("board.deleted")
 	return u.flush()
