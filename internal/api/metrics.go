@@ -53,8 +53,12 @@ func metrics(s *server) http.Handler {
 // collector reads how the directory stands when somebody asks for metrics.
 type collector struct{ back *app.Backend }
 
+// descs are all that there is to measure.
+var descs []*prometheus.Desc
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("otm_"+name, help, labels, nil)
+	descs = append(descs, prometheus.NewDesc("otm_"+name, help, labels, nil))
+	return descs[len(descs)-1]
 }
 
 // What there is to measure. docs/metrics.md lists it.
@@ -75,12 +79,6 @@ var (
 	roomDesc      = desc("board_row_limit", "Rows that the list may hold; absent: no limit is known.")
 	infoDesc      = desc("build_info", "1, with the version of the process that answers.", "version")
 )
-
-// descs are all of them.
-var descs = []*prometheus.Desc{
-	tasksDesc, agentsDesc, dropsDesc, oldestDesc, failedDesc, effectsDesc, effectAgeDesc, beatDesc, upDesc, incidentsDesc, gatewayDesc, eventsDesc,
-	rowsDesc, roomDesc, infoDesc,
-}
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
