@@ -92,18 +92,18 @@ func printRegistry(h *Home, v *view.View, agents []AgentLine) error {
 		}
 		return id.String()
 	}
-	ago := func(t *time.Time) string {
-		if t == nil {
+	ago := func(t time.Time) string {
+		if t.IsZero() {
 			return "-"
 		}
-		return explain.Ago(*t, v.Now)
+		return explain.Ago(t, v.Now)
 	}
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "AGENT\tSTATE\tSINCE\tTASK\tLAST WORD\tNEXT\tFROM\tTASKS")
 	for _, a := range agents {
 		state := string(a.State)
-		if a.Until != nil {
-			state += ", next start " + explain.When(*a.Until, v.Now)
+		if !a.Until.IsZero() {
+			state += ", next start " + explain.When(a.Until, v.Now)
 		}
 		var counts []string
 		for _, st := range pipeline.Statuses {

@@ -146,8 +146,7 @@ func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
 	if err != nil {
 		return nil, err
 	}
-	walk := snap.WalkAt.UTC()
-	report.Room = view.Room{WalkAt: &walk, Rows: len(snap.Rows)}
+	report.Room = view.Room{WalkAt: snap.WalkAt.UTC(), Rows: len(snap.Rows)}
 	return report, nil
 }
 

@@ -222,7 +222,7 @@ func TestPageState(t *testing.T) {
 	put(t, filepath.Join(h.Box.Dir(inbox.NewTasks), "20260314T082021.000000000Z-c.json"), "{}")
 	v := visit(t, h, board.Options{RowLimit: 7})
 	s := v.state()
-	if s.Board.Rows != 5 || s.Board.Limit != 7 || !s.Live || s.Board.WalkAt != nil {
+	if s.Board.Rows != 5 || s.Board.Limit != 7 || !s.Live || !s.Board.WalkAt.IsZero() {
 		t.Errorf("room %+v", s.Board)
 	}
 	if len(s.Agents) != 3 || !strings.HasPrefix(s.CreateCommand, "otm-create --title") || !strings.Contains(s.CreateCommand, "--agent archibald --dir ") {
@@ -617,7 +617,7 @@ func TestPageOfSlackList(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
 	v := visit(t, h, board.Options{})
-	if s := v.state(); s.Live || s.Board.WalkAt != nil || len(s.Tasks) != 0 {
+	if s := v.state(); s.Live || !s.Board.WalkAt.IsZero() || len(s.Tasks) != 0 {
 		t.Errorf("before the list was read: %+v", s.Board)
 	}
 	row, step := slackTask(t, h, b, "on Slack", pipeline.AgentDone)
@@ -625,7 +625,7 @@ func TestPageOfSlackList(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := v.state()
-	if s.Live || s.Board.WalkAt == nil || len(s.Tasks) != 1 || len(s.Tasks[0].Steps) != 1 {
+	if s.Live || s.Board.WalkAt.IsZero() || len(s.Tasks) != 1 || len(s.Tasks[0].Steps) != 1 {
 		t.Fatalf("room %+v, tasks %+v", s.Board, s.Tasks)
 	}
 	calls := b.Faults.Count("slackLists.items.list")

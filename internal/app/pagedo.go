@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"otm/core"
 	"otm/internal/config"
@@ -375,7 +376,7 @@ func (p *pageSource) State(ctx context.Context) (*page.State, error) {
 		Statuses:      choosable(), Priorities: pipeline.Priorities, Types: p.home.Config.Types.All(), Commands: pageCommands(), Registry: view.RegistryOf(v),
 	}}
 	if p.look != nil {
-		s.Board.WalkAt = nil // it changes with each look
+		s.Board.WalkAt = time.Time{} // it changes with each look
 	}
 	for _, t := range v.Tasks() {
 		s.Tasks = append(s.Tasks, t.Card())

@@ -51,8 +51,8 @@ func printStatus(h *Home, v *view.View, r *view.Summary) error {
 	}
 	out := h.Out
 	fmt.Fprintf(out, "\nwaiting  %s, %s", explain.Count(r.Inbox[inbox.NewTasks], "new task", "new tasks"), explain.Count(r.Inbox[inbox.TaskUpdates], "update", "updates"))
-	if r.Oldest != nil {
-		fmt.Fprintf(out, ", the oldest for %s", explain.Age(v.Now.Sub(*r.Oldest)))
+	if !r.Oldest.IsZero() {
+		fmt.Fprintf(out, ", the oldest for %s", explain.Age(v.Now.Sub(r.Oldest)))
 	}
 	fmt.Fprintf(out, "\ndrops    %d failed", r.Failed)
 	if r.Failed > 0 {
@@ -96,8 +96,8 @@ func printComponents(h *Home, v *view.View, r *view.Summary) error {
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	for _, c := range r.Components {
 		last := "-"
-		if c.LastRun != nil {
-			last = explain.Ago(*c.LastRun, v.Now)
+		if !c.LastRun.IsZero() {
+			last = explain.Ago(c.LastRun, v.Now)
 		}
 		did, _, _ := strings.Cut(c.Details, "; ") // the rest is among the problems
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", paint(h, c.Health, 13), c.ID, last, safe.Escape(did))
@@ -111,7 +111,7 @@ func printComponents(h *Home, v *view.View, r *view.Summary) error {
 
 func printBoard(out io.Writer, v *view.View, r *view.Summary) {
 	fmt.Fprint(out, "board    ")
-	if r.Board.WalkAt == nil {
+	if r.Board.WalkAt.IsZero() {
 		fmt.Fprintln(out, "not read yet; otm status --fresh reads it")
 		return
 	}
@@ -119,7 +119,7 @@ func printBoard(out io.Writer, v *view.View, r *view.Summary) {
 	if r.Board.Limit > 0 {
 		rows = fmt.Sprintf("%d of %d rows", r.Board.Rows, r.Board.Limit)
 	}
-	fmt.Fprintf(out, "%s, with their steps %s, read %s\n", explain.Count(len(v.Tops()), "task", "tasks"), rows, explain.Ago(*r.Board.WalkAt, v.Now))
+	fmt.Fprintf(out, "%s, with their steps %s, read %s\n", explain.Count(len(v.Tops()), "task", "tasks"), rows, explain.Ago(r.Board.WalkAt, v.Now))
 	for _, st := range pipeline.Statuses {
 		if n := r.Tasks[st]; n > 0 {
 			fmt.Fprintf(out, "         %4d %s\n", n, st)

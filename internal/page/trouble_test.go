@@ -54,7 +54,7 @@ func TestStateThatCannotBeSent(t *testing.T) {
 	never := time.Date(12345, 1, 1, 0, 0, 0, 0, time.UTC) // JSON has no such year
 	for name, spoil := range map[string]func(*State, time.Time){
 		"task":      func(s *State, at time.Time) { s.Tasks[0].Updated = at },
-		"component": func(s *State, at time.Time) { s.Components = []view.ComponentSummary{{LastRun: &at}} },
+		"component": func(s *State, at time.Time) { s.Components = []view.ComponentSummary{{LastRun: at}} },
 	} {
 		f.set(func(f *fake) { spoil(&f.state, never) })
 		if err := h.look(t.Context()); err == nil {

@@ -44,11 +44,11 @@ type Registered struct {
 	Trigger pipeline.Trigger `json:"trigger,omitempty"` // of an AI agent
 	Source  pipeline.Source  `json:"source,omitempty"`  // where it is known from
 	State   Doing            `json:"state"`
-	Since   *time.Time       `json:"since,omitempty"`     // of State
-	Until   *time.Time       `json:"until,omitempty"`     // of Waits and LeftAlone: its next start
-	TaskID  pipeline.TaskID  `json:"taskId,omitempty"`    // on which it works
-	Heard   *time.Time       `json:"lastHeard,omitempty"` // its last word on any task of the board
-	Next    pipeline.TaskID  `json:"next,omitempty"`      // the task that it is given next
+	Since   time.Time        `json:"since,omitzero"`     // of State
+	Until   time.Time        `json:"until,omitzero"`     // of Waits and LeftAlone: its next start
+	TaskID  pipeline.TaskID  `json:"taskId,omitempty"`   // on which it works
+	Heard   time.Time        `json:"lastHeard,omitzero"` // its last word on any task of the board
+	Next    pipeline.TaskID  `json:"next,omitempty"`     // the task that it is given next
 	// Tasks counts those that are not over.
 	Tasks    map[pipeline.Status]int `json:"tasks"`
 	Findings []explain.Told          `json:"findings"` // its problems
@@ -119,8 +119,7 @@ func LimitReached(v *View, agent *Agent) *explain.Finding {
 		}
 		names = append(names, name)
 	}
-	f := explain.New(explain.LimitReached, "agent", agent.Name, "n", len(who), "who", strings.Join(names, ", "), "look", look)
-	return &f
+	return new(explain.New(explain.LimitReached, "agent", agent.Name, "n", len(who), "who", strings.Join(names, ", "), "look", look))
 }
 
 // WorksOn reports whether the agent took a task, has not ended it, and was not sent on with it
@@ -195,7 +194,7 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 	}
 	dispatch.ByPriority(waiting)
 	dispatch.ByPriority(fresh)
-	r.Heard = timeOrNil(heard)
+	r.Heard = heard.UTC()
 	switch {
 	case len(waiting) > 0:
 		r.Next = waiting[0].ID
@@ -210,25 +209,25 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 	health, wake := a.Outlook.Health, a.Outlook.Wake
 	switch {
 	case health.AgentState != nil && health.Paused != nil:
-		r.State, r.Since = Paused, timeOrNil(health.Paused.At)
+		r.State, r.Since = Paused, health.Paused.At.UTC()
 	case health.AgentState != nil && !health.LeftAlone.IsZero():
-		r.State, r.Since, r.Until = LeftAlone, timeOrNil(health.LeftAlone), timeOrNil(nextStart(health, waiting, retry, now))
+		r.State, r.Since, r.Until = LeftAlone, health.LeftAlone.UTC(), nextStart(health, waiting, retry, now).UTC()
 	case at != nil && a.Person:
-		r.State, r.Since = Working, timeOrNil(at.StatusAt)
+		r.State, r.Since = Working, at.StatusAt.UTC()
 	case health.AgentState != nil && health.Running && health.Ends != nil && (at == nil || health.Orphan):
-		r.State, r.Since = Ending, timeOrNil(health.Ends.Since)
+		r.State, r.Since = Ending, health.Ends.Since.UTC()
 	case at != nil && a.Outlook.Left[at.ID]:
-		r.State, r.Since = Ended, timeOrNil(wake.Ended)
+		r.State, r.Since = Ended, wake.Ended.UTC()
 	case at != nil:
-		r.State, r.Since = Working, timeOrNil(began(at))
+		r.State, r.Since = Working, began(at).UTC()
 	case wake != nil && !a.Outlook.Took && !a.Outlook.Over && !health.Orphan && wake.MaybeQueued():
-		r.State, r.Since = Woken, timeOrNil(wake.AskedAt)
+		r.State, r.Since = Woken, wake.AskedAt.UTC()
 	case health.AgentState != nil && health.Running:
 		r.State = StillRuns
 	default:
 		r.State = Free
 		if until := nextStart(health, waiting, retry, now); until.After(now) {
-			r.State, r.Until = Waits, timeOrNil(until)
+			r.State, r.Until = Waits, until.UTC()
 		}
 	}
 }

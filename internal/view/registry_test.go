@@ -77,7 +77,7 @@ func TestRegistered(t *testing.T) {
 		}
 		r := Registered{Tasks: map[pipeline.Status]int{}}
 		r.fill(a, now)
-		if !tt.until.IsZero() && (r.Until == nil || !r.Until.Equal(tt.until)) {
+		if !tt.until.IsZero() && !r.Until.Equal(tt.until) {
 			t.Errorf("%s: until %v, want %v", tt.name, r.Until, tt.until)
 		}
 		if r.State != tt.state || r.TaskID != tt.at || r.Next != tt.next {

@@ -19,7 +19,7 @@ type Summary struct {
 	Findings   []explain.Told          `json:"findings"` // why Health is not green
 	Components []ComponentSummary      `json:"components"`
 	Inbox      map[inbox.Kind]int      `json:"inbox"`
-	Oldest     *time.Time              `json:"oldest,omitempty"` // of what waits in an inbox
+	Oldest     time.Time               `json:"oldest,omitzero"` // of what waits in an inbox
 	Failed     int                     `json:"failed"`
 	Reasons    []Reason                `json:"failedReasons"` // of the newest
 	Agents     []AgentSummary          `json:"agents"`
@@ -33,7 +33,7 @@ type ComponentSummary struct {
 	ID      string           `json:"id"`
 	State   heartbeat.State  `json:"state"`  // the age of its last run
 	Health  heartbeat.State  `json:"health"` // the age, and what that run said
-	LastRun *time.Time       `json:"lastRun,omitempty"`
+	LastRun time.Time        `json:"lastRun,omitzero"`
 	Result  heartbeat.Result `json:"result,omitempty"`
 	Details string           `json:"details,omitempty"`
 	PID     int              `json:"pid,omitempty"`
@@ -61,9 +61,9 @@ type Reason struct {
 
 // Room is how full the list is.
 type Room struct {
-	WalkAt *time.Time `json:"walkAt,omitempty"` // nil: it was not read yet
-	Rows   int        `json:"rows"`
-	Limit  int        `json:"limit,omitempty"` // see [Board.RowLimit]
+	WalkAt time.Time `json:"walkAt,omitzero"` // zero: it was not read yet
+	Rows   int       `json:"rows"`
+	Limit  int       `json:"limit,omitempty"` // see [Board.RowLimit]
 }
 
 // SummaryOf sums a view up, with the reasons of at most so many failed files.
@@ -71,8 +71,8 @@ func SummaryOf(v *View, reasons int) *Summary {
 	problems := v.Problems()
 	s := &Summary{
 		Dir: v.Dir, Health: Health(problems), Findings: []explain.Told{},
-		Inbox: v.Inbox.Waiting, Oldest: timeOrNil(v.Inbox.Oldest), Failed: len(v.Inbox.Failed), Reasons: []Reason{}, Agents: []AgentSummary{},
-		Board: Room{WalkAt: timeOrNil(v.Board.WalkAt), Rows: v.Board.Count, Limit: v.RowLimit()}, Tasks: map[pipeline.Status]int{},
+		Inbox: v.Inbox.Waiting, Oldest: v.Inbox.Oldest.UTC(), Failed: len(v.Inbox.Failed), Reasons: []Reason{}, Agents: []AgentSummary{},
+		Board: Room{WalkAt: v.Board.WalkAt.UTC(), Rows: v.Board.Count, Limit: v.RowLimit()}, Tasks: map[pipeline.Status]int{},
 	}
 	for _, f := range problems {
 		s.Findings = append(s.Findings, explain.Tell(f, v.Now))
@@ -124,17 +124,9 @@ func reasonOf(f Failure) Reason {
 func summaryOf(c *Component) ComponentSummary {
 	s := ComponentSummary{ID: c.ID, State: c.State, Health: c.Health, Stays: c.Resident}
 	if b := c.Beat; b != nil {
-		s.LastRun, s.Result, s.Details, s.PID = &b.LastRun, b.Result, b.Details, b.PID
+		s.LastRun, s.Result, s.Details, s.PID = b.LastRun, b.Result, b.Details, b.PID
 	} else if c.Err != nil {
 		s.Details = c.Err.Error()
 	}
 	return s
-}
-
-func timeOrNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
 }

@@ -18,12 +18,12 @@ import (
 // Reason is why a task is where it is.
 type Reason struct {
 	Sentence string            `json:"why"`
-	Next     string            `json:"next,omitempty"`  // what to do or to run; "" where nothing is to be done
-	Or       string            `json:"or,omitempty"`    // what may be done instead, or besides for an update that failed
-	Stage    Stage             `json:"stage"`           // where it is
-	Since    *time.Time        `json:"since,omitempty"` // since when it is there
-	Findings []explain.Finding `json:"findings"`        // what Sentence and Next say
-	Lines    []string          `json:"-"`               // Sentence, a line for each finding
+	Next     string            `json:"next,omitempty"` // what to do or to run; "" where nothing is to be done
+	Or       string            `json:"or,omitempty"`   // what may be done instead, or besides for an update that failed
+	Stage    Stage             `json:"stage"`          // where it is
+	Since    time.Time         `json:"since,omitzero"` // since when it is there
+	Findings []explain.Finding `json:"findings"`       // what Sentence and Next say
+	Lines    []string          `json:"-"`              // Sentence, a line for each finding
 
 	Late bool `json:"-"` // something about it has failed, or waited too long, whatever its stage
 }
@@ -73,7 +73,7 @@ func usual(s Stage, t pipeline.Times) (limit time.Duration, bounded bool) {
 // something about it needs a look.
 func (r *Reason) Slow(v *view.View) bool {
 	limit, bounded := usual(r.Stage, v.Times)
-	return r.Late || bounded && (r.Since == nil || v.Now.Sub(*r.Since) > limit)
+	return r.Late || bounded && v.Now.Sub(r.Since) > limit
 }
 
 // draft is a reason while it is being found.
@@ -109,11 +109,7 @@ func (d draft) isLate() draft {
 // reason puts the findings into words. An update that failed is mended besides
 // what else is to be done.
 func (d draft) reason(id pipeline.TaskID, now time.Time) Reason {
-	r := Reason{Stage: d.stage, Late: d.late, Findings: d.findings}
-	if !d.since.IsZero() {
-		since := d.since.UTC()
-		r.Since = &since
-	}
+	r := Reason{Stage: d.stage, Since: d.since.UTC(), Late: d.late, Findings: d.findings}
 	for i := range d.findings {
 		f := &d.findings[i]
 		f.Task = id
@@ -202,15 +198,8 @@ func Slow(v *view.View) ([]Entry, error) {
 			slow = append(slow, Entry{0, row.Title, r})
 		}
 	}
-	slices.SortStableFunc(slow, func(a, b Entry) int { return a.since().Compare(b.since()) })
+	slices.SortStableFunc(slow, func(a, b Entry) int { return a.Since.Compare(b.Since) })
 	return slow, v.Err()
-}
-
-func (e *Entry) since() time.Time {
-	if e.Since == nil {
-		return time.Time{}
-	}
-	return *e.Since
 }
 
 // cause is the reason without what is to be said about updates.
