@@ -114,8 +114,7 @@ func (a *AgentState) Clone() *AgentState {
 	c := *a
 	c.Stumbled, c.Blocked = maps.Clone(a.Stumbled), maps.Clone(a.Blocked)
 	if a.LastStart != nil {
-		r := *a.LastStart
-		c.LastStart = &r
+		c.LastStart = new(*a.LastStart)
 	}
 	return &c
 }

@@ -76,8 +76,7 @@ func (r Report) decide(d *decision) error {
 	unblocks := t.Status == pipeline.Blocked && to != "" && to != pipeline.Blocked
 	endsRework := to == pipeline.AgentDone && t.Status != to && t.Reason != "" && t.Question == "" // an answer stays with its question
 	if r.Reason == "" && (unblocks || endsRework) {
-		none := ""
-		noted.Reason = &none
+		noted.Reason = new("")
 	}
 	if t.Out() && !t.Taken() {
 		d.emit(Acknowledged{By: TakenByUpdate, Heard: r.Dropped})

@@ -203,12 +203,10 @@ func (t *Task) Clone() *Task {
 	c.Dropped, c.Losses = slices.Clone(t.Dropped), slices.Clone(t.Losses)
 	c.Passed, c.Shown.Derived = slices.Clone(t.Passed), maps.Clone(t.Shown.Derived)
 	if t.Dispatch != nil {
-		d := *t.Dispatch
-		c.Dispatch = &d
+		c.Dispatch = new(*t.Dispatch)
 	}
 	if t.Woken != nil {
-		w := *t.Woken
-		c.Woken = &w
+		c.Woken = new(*t.Woken)
 	}
 	return &c
 }

@@ -154,8 +154,7 @@ func (h Health) afterRuns() *explain.Finding {
 	if run.LastWords != "" {
 		how += ", and it said last: " + strconv.Quote(run.LastWords)
 	}
-	f := h.found(code, "n", n, "ended", run.Ended, "how", how, "next", h.NextStart, "look", look)
-	return &f
+	return new(h.found(code, "n", n, "ended", run.Ended, "how", how, "next", h.NextStart, "look", look))
 }
 
 func (h Health) found(code explain.Code, args ...any) explain.Finding {

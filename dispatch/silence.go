@@ -151,6 +151,5 @@ func SeveralOf(a *pipeline.Agent, tasks []*core.Task) *explain.Finding {
 	if len(names) < 2 || last.Dispatch.TakenBy == core.TakenByNext {
 		return nil
 	}
-	f := explain.New(explain.AgentSeveral, "agent", a.Name, "n", len(names), "tasks", strings.Join(names, ", "), "last", last.ID)
-	return &f
+	return new(explain.New(explain.AgentSeveral, "agent", a.Name, "n", len(names), "tasks", strings.Join(names, ", "), "last", last.ID))
 }

@@ -193,8 +193,7 @@ type wakeResult struct {
 
 // notWoken says why an agent was not woken.
 func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *explain.Finding {
-	f := explain.New(code, append(args, "agent", a.Name, "error", err)...)
-	return &f
+	return new(explain.New(code, append(args, "agent", a.Name, "error", err)...))
 }
 
 // look gathers the facts about an agent, judges the end of its last run, and ends its process
@@ -274,8 +273,7 @@ func (s *situation) held(pl plan) wakeResult {
 		}
 	}
 	if pl.action == hold && s.unheard(pl.wake) {
-		f := explain.New(explain.WakeUnheard, "agent", s.agent.Name, "at", pl.wake.Accepted, "key", pl.wake.Key)
-		r.needs = &f
+		r.needs = new(explain.New(explain.WakeUnheard, "agent", s.agent.Name, "at", pl.wake.Accepted, "key", pl.wake.Key))
 	}
 	if h := (Health{s.state, s.Process}); pl.action != rest && (h.Ends == nil || h.endsLate(s.now)) {
 		r.needs = cmp.Or(h.Finding(s.now), r.needs)

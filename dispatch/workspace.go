@@ -97,8 +97,7 @@ func workspaceProblem(a *pipeline.Agent, err error) *explain.Finding {
 	case patience.IsSilent(err):
 		code = explain.WorkspaceSilent
 	}
-	f := explain.New(code, "agent", a.Name, "path", a.Workspace, "error", err)
-	return &f
+	return new(explain.New(code, "agent", a.Name, "path", a.Workspace, "error", err))
 }
 
 // CommandProblem returns why the command of an agent cannot be started, by the files

@@ -84,8 +84,7 @@ func (b *Backend) Task(ctx context.Context, id pipeline.TaskID) (*Shown, error) 
 		return nil, core.ErrNoTask
 	}
 	if s.Task == nil && t.State != nil {
-		card := t.Card()
-		s.Task = &card
+		s.Task = new(t.Card())
 	}
 	return &s, nil
 }

@@ -100,15 +100,13 @@ func checkAgent(a *pipeline.Agent) *explain.Finding {
 	found, err := patience.Read(a.Workspace, patience.Reader, nil, func() (*explain.Finding, error) {
 		probe := filepath.Join(a.Workspace, durable.TempPrefix+"doctor")
 		if err := durable.ReplaceVolatile(probe, nil); err != nil {
-			f := explain.New(explain.WorkspaceLocked, "agent", a.Name, "path", a.Workspace, "error", err)
-			return &f, nil
+			return new(explain.New(explain.WorkspaceLocked, "agent", a.Name, "path", a.Workspace, "error", err)), nil
 		}
 		os.Remove(probe)
 		return dispatch.CommandProblem(a), nil
 	})
 	if err != nil {
-		f := explain.New(explain.WorkspaceSilent, "agent", a.Name, "path", a.Workspace)
-		return &f
+		return new(explain.New(explain.WorkspaceSilent, "agent", a.Name, "path", a.Workspace))
 	}
 	return found
 }

@@ -110,8 +110,7 @@ func shownOf(v *view.View, id pipeline.TaskID) (s Shown, t *view.Task, err error
 	}
 	t = v.Task(id)
 	if t.Row != nil {
-		card := t.Card()
-		s.Task = &card
+		s.Task = new(t.Card())
 	}
 	if s.Why.Stage == why.IsOver {
 		s.Why.Next = "" // what there is to see follows

@@ -95,8 +95,7 @@ func (tc *taskCommand) edits(h *Home, id, value, reason string) (core.Edits, err
 	case value == "":
 		return e, cli.Errorf(cli.Usage, "--to is missing").Hint("%s", tc.line(id))
 	case tc.name == "assign" && pipeline.IsSharedQueue(value):
-		queue := pipeline.SharedQueue
-		e.Agent = &queue
+		e.Agent = new(pipeline.SharedQueue)
 	case tc.name == "assign":
 		a := h.Agents().Named(value)
 		if a == nil {
@@ -134,12 +133,11 @@ func addSteps(e *core.Edits, add, remove []string) error {
 // suit adapts edits to their task. A person's own task may be accepted before agent_done,
 // and an unblocked task that nobody has is handed out.
 func (tc *taskCommand) suit(h *Home, t *core.Task, e core.Edits) core.Edits {
-	fresh := pipeline.New
 	switch a := h.Agents().Assigned(t.Agent); {
 	case tc.name == "accept" && a != nil && a.Person:
 		e.From = append([]pipeline.Status{pipeline.New, pipeline.AgentDone}, begun...)
 	case tc.name == "unblock" && t.Dispatch == nil:
-		e.Status = &fresh
+		e.Status = new(pipeline.New)
 	}
 	return e
 }

@@ -77,8 +77,7 @@ func LeftBy(v *View, its *Agent, taken *Task) *explain.Finding {
 	if !w.Ended.IsZero() {
 		args = append(args, "at", w.Ended)
 	}
-	f := explain.New(code, args...)
-	return &f
+	return new(explain.New(code, args...))
 }
 
 // Silent lists the tasks on which an agent is at work and of which nothing was heard for

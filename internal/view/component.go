@@ -64,8 +64,7 @@ func (c *Component) judge(s Sources, lastPID int) {
 		if program == heartbeat.Watcher {
 			program = heartbeat.Injector // it is a part of that
 		}
-		f := explain.New(code, append([]any{"component", c.ID, "start", s.Runner.StartOf(program)}, args...)...)
-		c.Problem = &f
+		c.Problem = new(explain.New(code, append([]any{"component", c.ID, "start", s.Runner.StartOf(program)}, args...)...))
 	}
 	b := c.Beat
 	switch {

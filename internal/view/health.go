@@ -107,8 +107,7 @@ func (v *View) OldConfig() *explain.Finding {
 	if len(old) == 0 {
 		return nil
 	}
-	f := explain.New(explain.ComponentOldConfig, "component", strings.Join(old, ", "), "apply", v.Runner.Apply)
-	return &f
+	return new(explain.New(explain.ComponentOldConfig, "component", strings.Join(old, ", "), "apply", v.Runner.Apply))
 }
 
 // Reported lists what the last run of a component reported of tasks, rows and the
@@ -201,8 +200,7 @@ func (v *View) GatewayProblem() *explain.Finding {
 	if v.Link.Reason != "" {
 		code = explain.GatewayRefusing
 	}
-	f := explain.New(code, "since", v.Link.Since, "error", v.Link.Error)
-	return &f
+	return new(explain.New(code, "since", v.Link.Since, "error", v.Link.Error))
 }
 
 // Backlog says that files wait in the inboxes for too long; nil: none does.
@@ -210,8 +208,7 @@ func (v *View) Backlog() *explain.Finding {
 	if v.Inbox.Oldest.IsZero() || v.Now.Sub(v.Inbox.Oldest) <= MaxBacklog {
 		return nil
 	}
-	f := explain.New(explain.BacklogOld, "n", v.Count(), "since", v.Inbox.Oldest)
-	return &f
+	return new(explain.New(explain.BacklogOld, "n", v.Count(), "since", v.Inbox.Oldest))
 }
 
 // Health is the one word for all of it: green if nothing is wrong, yellow if
