@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -86,18 +85,6 @@ func printRegistry(h *Home, v *view.View, agents []AgentLine) error {
 		h.Note("no agents; name them in %s", safe.Quote(h.Dir+"/otm.toml"))
 		return nil
 	}
-	id := func(id pipeline.TaskID) string {
-		if id == 0 {
-			return "-"
-		}
-		return id.String()
-	}
-	ago := func(t time.Time) string {
-		if t.IsZero() {
-			return "-"
-		}
-		return explain.Ago(t, v.Now)
-	}
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "AGENT\tSTATE\tSINCE\tTASK\tLAST WORD\tNEXT\tFROM\tTASKS")
 	for _, a := range agents {
@@ -111,7 +98,7 @@ func printRegistry(h *Home, v *view.View, agents []AgentLine) error {
 				counts = append(counts, fmt.Sprintf("%d %s", n, st))
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", short(a.Name, 30), state, ago(a.Since), id(a.TaskID), ago(a.Heard), id(a.Next), cmp.Or(a.Source, "-"), strings.Join(counts, ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", short(a.Name, 30), state, agoOrDash(a.Since, v.Now), idOrDash(a.TaskID), agoOrDash(a.Heard, v.Now), idOrDash(a.Next), cmp.Or(a.Source, "-"), strings.Join(counts, ", "))
 	}
 	if err := w.Flush(); err != nil {
 		return err

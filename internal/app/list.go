@@ -67,12 +67,8 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 func printTasks(out io.Writer, now time.Time, tasks []view.Card) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, t := range tasks {
-		id := t.TaskID.String()
-		if t.TaskID == 0 {
-			id = "-"
-		}
 		done := len(pipeline.Filter(t.Steps, func(s view.Step) bool { return s.Done }))
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", id, t.Status, t.Priority, short(t.Agent, 20),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", idOrDash(t.TaskID), t.Status, t.Priority, short(t.Agent, 20),
 			done, len(t.Steps), explain.Age(now.Sub(t.Created)), short(t.Title, 70))
 	}
 	return w.Flush()
@@ -161,14 +157,11 @@ func printTask(out io.Writer, task *view.Task, reason string) {
 		printBody(out, "body:", task.State.Body)
 	}
 	for _, step := range t.Steps {
-		mark, number := " ", "-"
-		if step.Done {
-			mark = "x"
-		}
+		number := "-"
 		if step.Number > 0 {
 			number = strconv.Itoa(step.Number)
 		}
-		fmt.Fprintf(out, "  %s [%s] %s\n", number, mark, safe.Escape(step.Title))
+		fmt.Fprintf(out, "  %s [%s] %s\n", number, cli.Tick(step.Done), safe.Escape(step.Title))
 	}
 	switch s := task.State; {
 	case s != nil && s.Question != "":
@@ -254,15 +247,11 @@ func DeadLetters(v *view.View) ([]DeadLetter, error) {
 func printDead(out io.Writer, dead []DeadLetter) {
 	for i := range dead {
 		d := &dead[i]
-		name := "-" // the drop names no task
-		if d.TaskID != 0 {
-			name = d.TaskID.String()
-		}
 		about := short(cmp.Or(d.Agent, "nobody"), 30) + "  " + short(cmp.Or(d.Title, "(no title)"), 60)
 		if d.File != "" {
 			about = safe.Escape(d.File)
 		}
-		fmt.Fprintf(out, "%-7s  %s\n", name, about)
+		fmt.Fprintf(out, "%-7s  %s\n", idOrDash(d.TaskID), about)
 		fmt.Fprintf(out, "         %s\n", reasonText(&d.Reason, "         ", "         next: "))
 	}
 }

@@ -300,11 +300,7 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	}
 	fmt.Fprintf(w, "\nSteps:\n")
 	for i, step := range task.Steps {
-		mark := " "
-		if step.Done {
-			mark = "x"
-		}
-		fmt.Fprintf(w, "  %d. [%s] %s\n", i+1, mark, safe.Escape(step.Title))
+		fmt.Fprintf(w, "  %d. [%s] %s\n", i+1, cli.Tick(step.Done), safe.Escape(step.Title))
 	}
 	update := fmt.Sprintf("otm-update%s --task-id %v", dir, task.ID)
 	if run := t.Run(); run > 0 {

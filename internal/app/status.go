@@ -95,12 +95,8 @@ func printProblem(out io.Writer, indent string, f *explain.Told) {
 func printComponents(h *Home, v *view.View, r *view.Summary) error {
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	for _, c := range r.Components {
-		last := "-"
-		if !c.LastRun.IsZero() {
-			last = explain.Ago(c.LastRun, v.Now)
-		}
 		did, _, _ := strings.Cut(c.Details, "; ") // the rest is among the problems
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", paint(h, c.Health, 13), c.ID, last, safe.Escape(did))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", paint(h, c.Health, 13), c.ID, agoOrDash(c.LastRun, v.Now), safe.Escape(did))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/internal/view"
+	"otm/pipeline"
 	"otm/slacklist"
 )
 
@@ -88,12 +89,22 @@ func noteNothingStays(h *Home, v *view.View) {
 	}
 }
 
-// short cuts a text to n characters for a table, and escapes it.
-func short(s string, n int) string {
-	s = safe.Escape(s)
-	runes := []rune(s)
-	if len(runes) <= n {
-		return s
+// idOrDash names a task in a table; "-": it has no id yet, as a person typed it, or the drop
+// names no task.
+func idOrDash(id pipeline.TaskID) string {
+	if id == 0 {
+		return "-"
 	}
-	return string(runes[:n-1]) + "…"
+	return id.String()
 }
+
+// agoOrDash says in a table how long ago something was; "-": it never was.
+func agoOrDash(at, now time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return explain.Ago(at, now)
+}
+
+// short cuts a text to n characters for a table, and escapes it.
+func short(s string, n int) string { return safe.Cut(safe.Escape(s), n) }

@@ -113,9 +113,5 @@ func printSlow(h *Home, slow []why.Entry) error {
 
 // slowText is a task with its reason, for a terminal.
 func slowText(e *why.Entry) string {
-	name := "-" // as in otm list: a person typed it, and it has no id yet
-	if e.TaskID != 0 {
-		name = e.TaskID.String()
-	}
-	return fmt.Sprintf("%s %s: %s", name, short(cmp.Or(e.Title, "(no title)"), 50), reasonText(&e.Reason, "         ", "         next: "))
+	return fmt.Sprintf("%s %s: %s", idOrDash(e.TaskID), short(cmp.Or(e.Title, "(no title)"), 50), reasonText(&e.Reason, "         ", "         next: "))
 }

@@ -211,3 +211,11 @@ func (s Streams) Report(e *Error) {
 		fmt.Fprintf(s.Err, "otm: hint: %s\n", safe.Escape(hint))
 	}
 }
+
+// Tick is the mark of a step in a list.
+func Tick(done bool) string {
+	if done {
+		return "x"
+	}
+	return " "
+}

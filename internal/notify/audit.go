@@ -224,7 +224,7 @@ func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]s
 // lines returns the lines of an event. t is the task as it was after the event.
 func (a *Audit) lines(e *core.Event, t *core.Task) []string {
 	return pipeline.Map(a.say(e, t), func(line string) string {
-		return fmt.Sprintf("[%s] %s", e.At.UTC().Format("2006-01-02 15:04:05"), escapeSlack(safe.Escape(cut(line, maxAfter))))
+		return fmt.Sprintf("[%s] %s", e.At.UTC().Format("2006-01-02 15:04:05"), escapeSlack(safe.Escape(safe.Cut(line, maxAfter))))
 	})
 }
 

@@ -106,15 +106,15 @@ func (m *Message) render(escape func(string) string, limit int) string {
 	for i := len(m.Items) - 1; i >= 0; i-- {
 		w, next := m.Items[i].words, m.Items[i].Next
 		if limit > 0 {
-			w = words{w.before, cut(w.title, maxTitle), cut(w.after, maxAfter)}
-			next = cut(next, maxNext)
+			w = words{w.before, safe.Cut(w.title, maxTitle), safe.Cut(w.after, maxAfter)}
+			next = safe.Cut(next, maxNext)
 		}
 		line := w.line(escape)
 		if next != "" {
 			line += escape(" → " + next)
 		}
 		if or := m.Items[i].Or; or != "" {
-			line += escape("; or: " + cut(or, maxNext))
+			line += escape("; or: " + safe.Cut(or, maxNext))
 		}
 		if room -= len(utf16.Encode([]rune(line))) + 1; limit > 0 && room < 0 {
 			more += i + 1
@@ -138,14 +138,6 @@ func (m *Message) trace() (t pipeline.Trace) {
 		t = item.Trace
 	}
 	return t
-}
-
-// cut bounds a text, in code points.
-func cut(s string, most int) string {
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return s
 }
 
 // problem returns an item about an incident.

@@ -277,11 +277,7 @@ func (r *update) noStep(id pipeline.TaskID, steps []pipeline.Step, title string)
 func listed(steps []pipeline.Step) string {
 	parts := make([]string, len(steps))
 	for i, s := range steps {
-		mark := " "
-		if s.Done {
-			mark = "x"
-		}
-		parts[i] = fmt.Sprintf("%d [%s] %s", i+1, mark, s.Title)
+		parts[i] = fmt.Sprintf("%d [%s] %s", i+1, cli.Tick(s.Done), s.Title)
 	}
 	return "its steps: " + strings.Join(parts, " · ")
 }
