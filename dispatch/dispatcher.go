@@ -2,9 +2,7 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -246,17 +244,4 @@ func (rn *run) resolveAll() {
 		}
 	}
 	all.Wait()
-}
-
-// removed reports whether the workspace of an agent is not there.
-func (rn *run) removed(a *pipeline.Agent) bool {
-	_, err := rn.files.identity(a.Workspace)
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// reachable reports whether an agent can be woken: its workspace exists, and its
-// dispatch file was readable in this pass.
-func (rn *run) reachable(a *pipeline.Agent) bool {
-	id, err := rn.files.identity(a.Workspace)
-	return err == nil && !rn.unkept[id]
 }

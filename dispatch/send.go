@@ -23,7 +23,8 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 	var again *core.Wake
 	if pl.action == resend {
 		first, again = pl.of, pl.wake
-		begin.Tasks = firstOf(first.ID, begin.Tasks)
+		others := slices.DeleteFunc(begin.Tasks, func(id pipeline.TaskID) bool { return id == first.ID })
+		begin.Tasks = append([]pipeline.TaskID{first.ID}, others...)
 	}
 	r := Request{Run: first.Runs.Next(), File: filepath.Join(a.Workspace, FileName)}
 	return wg.send(ctx, a, waker, first, again, begin, r, pl.why)
@@ -92,11 +93,6 @@ func (wg *waking) askedAfter(last *core.Wake) time.Time {
 		return now
 	}
 	return last.AskedAt.Add(1)
-}
-
-// firstOf moves id to the front of a list.
-func firstOf(id pipeline.TaskID, ids []pipeline.TaskID) []pipeline.TaskID {
-	return append([]pipeline.TaskID{id}, slices.DeleteFunc(ids, func(o pipeline.TaskID) bool { return o == id })...)
 }
 
 // retryWake is the pause before a wake that was not accepted is sent again.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -39,8 +40,9 @@ func (wg *waking) wake(ctx context.Context) error {
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
 		waker := wg.Wakers[a.Trigger]
-		reachable := wg.reachable(a)
-		if a.Person || waker == nil || wg.waking[a.Name] != nil || !reachable && !wg.removed(a) {
+		id, err := wg.files.identity(a.Workspace)
+		reachable := err == nil && !wg.unkept[id] // its workspace exists, and its dispatch file was readable in this pass
+		if a.Person || waker == nil || wg.waking[a.Name] != nil || !reachable && !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		s, err := wg.look(ctx, a, wg.byName[a.Name], wg.left[a.Name])

@@ -105,7 +105,8 @@ func (e *encoder) choice(c *Column, cell pipeline.Cell) (slack.ListItemField, er
 }
 
 func missingOption(c *Column, option string) *pipeline.MissingError {
-	return &pipeline.MissingError{Column: c.Name, Option: option, Problem: problemMissing, Have: c.labels()}
+	labels := pipeline.Map(c.Options, func(o Option) string { return o.Label })
+	return &pipeline.MissingError{Column: c.Name, Option: option, Problem: problemMissing, Have: labels}
 }
 
 // textField is the only form in which Slack takes text; no block clears the cell.

@@ -149,10 +149,6 @@ func (c *Column) label(value string) string {
 	return value
 }
 
-func (c *Column) labels() []string {
-	return pipeline.Map(c.Options, func(o Option) string { return o.Label })
-}
-
 func (c *Column) isSelect() bool { return slices.Contains(selects, c.Type) }
 
 func (c *Column) isUser() bool { return slices.Contains(people, c.Type) }

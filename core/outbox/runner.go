@@ -206,7 +206,8 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 		case ctx.Err() != nil: // we were stopped, which is no failure
 			later = append(later, asked(p, results[i]))
 		default:
-			results[i].Person = results[i].Person || isClosed(results[i].Err)
+			closed := errors.Is(results[i].Err, fs.ErrNotExist) || errors.Is(results[i].Err, fs.ErrPermission) // a file or its directory
+			results[i].Person = results[i].Person || closed
 			r.failed[p.Task] = results[i]
 			later = append(later, r.postponed(p, results[i]))
 		}
@@ -214,11 +215,6 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 	ctx = context.WithoutCancel(ctx) // what came of the effects must not be lost
 	err = errors.Join(r.Outbox.Delivered(ctx, done...), r.Outbox.Postponed(ctx, later...))
 	return len(done), err
-}
-
-// isClosed reports whether a file or its directory is missing, or may not be written.
-func isClosed(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
 // guarded has a sink deliver effects. If it panics, each goes alone, so that one task

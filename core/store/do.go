@@ -107,11 +107,10 @@ func (w *work) load(commands []core.Command) error {
 
 // loadIncidents reads the incidents that stand or stood since a time, and the one of an id.
 func (w *work) loadIncidents(id int64, since time.Time) error {
-	last, err := lastIncident(w.tx)
-	if err != nil {
+	if err := w.tx.QueryRow("SELECT coalesce(max(id), 0) FROM incidents").Scan(&w.loaded); err != nil {
 		return err
 	}
-	w.loaded, w.state.LastIncident = last, last
+	w.state.LastIncident = w.loaded
 	all, err := loadIncidents(w.tx, core.IncidentFilter{Since: since}, w.lock)
 	if err == nil && id != 0 {
 		var one []*core.Incident

@@ -156,12 +156,6 @@ func saveIncident(t tx, had bool, i *core.Incident) error {
 	return err
 }
 
-// lastIncident is the greatest id of an incident; 0: there is none.
-func lastIncident(t tx) (last int64, err error) {
-	err = t.QueryRow("SELECT coalesce(max(id), 0) FROM incidents").Scan(&last)
-	return last, err
-}
-
 // loadIncidents reads the incidents that a filter selects. lock ends the query.
 func loadIncidents(t tx, f core.IncidentFilter, lock string) ([]*core.Incident, error) {
 	var q query

@@ -188,7 +188,9 @@ func (b *Backend) Steer(ctx context.Context, r Request, name string, id pipeline
 		}
 		c.By, c.Task = by, id
 		is, err := tc.one(ctx, h, e, c, edits)
-		if err == nil && is.Error != "" && !isOther(is.outcome.Err) {
+		refused, _ := errors.AsType[*core.Refused](is.outcome.Err)
+		other := refused != nil && refused.Rule == core.RuleOtherDrop // once tells it
+		if err == nil && is.Error != "" && !other {
 			err = &RefusedError{Reason: is.TaskID + " " + is.Error, Allowed: is.For, Can: is.Can}
 		}
 		if is.outcome.Task == nil { // nothing was to be done
@@ -196,9 +198,4 @@ func (b *Backend) Steer(ctx context.Context, r Request, name string, id pipeline
 		}
 		return is.outcome, is.Note, err
 	})
-}
-
-func isOther(err error) bool {
-	var refused *core.Refused
-	return errors.As(err, &refused) && refused.Rule == core.RuleOtherDrop
 }

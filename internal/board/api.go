@@ -108,17 +108,11 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer, err := m.run(&call{form: form, store: a.store, who: who})
-	if err == nil && m.writes {
-		a.announce(r.UserAgent())
-	}
-	return answer, err
-}
-
-// announce tells OnPeopleEdit of a write, unless our own client made it.
-func (a *api) announce(agent string) {
-	if a.opts.OwnAgent != "" && agent != a.opts.OwnAgent && a.opts.OnPeopleEdit != nil {
+	byPeople := a.opts.OwnAgent != "" && r.UserAgent() != a.opts.OwnAgent
+	if err == nil && m.writes && byPeople && a.opts.OnPeopleEdit != nil {
 		a.opts.OnPeopleEdit()
 	}
+	return answer, err
 }
 
 // object is a JSON object.

@@ -27,11 +27,6 @@ func assigned(v *view.View, t *view.Task, since time.Time) draft {
 	return toTake(v, t, explain.Dispatched, since)
 }
 
-// queued is for a task that stands in its agent's dispatch file, behind another one.
-func queued(v *view.View, t *view.Task, since time.Time) draft {
-	return toTake(v, t, explain.Queued, since)
-}
-
 // toTake is for a task that waits for its agent to take it. The code says how.
 func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draft {
 	if t.Agent == nil {

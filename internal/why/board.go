@@ -285,7 +285,7 @@ func byStatus(v *view.View, t *view.Task) draft {
 		}
 		return at(ToClaim, since, explain.InSharedQueue, "since", since)
 	case s.Queued():
-		return held(v, queued(v, t, t.Since(pipeline.Pending)), t)
+		return held(v, toTake(v, t, explain.Queued, t.Since(pipeline.Pending)), t)
 	case s.Wait != nil && s.Status == pipeline.Pending:
 		return toRetry(v, t)
 	}

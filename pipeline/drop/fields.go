@@ -122,11 +122,6 @@ func (r *reader) number(field string) (n int) {
 	return n
 }
 
-func (r *reader) flag(field string) (yes bool) {
-	r.value(field, &yes, "must be true or false")
-	return yes
-}
-
 // unknown lists the keys of an object that are not among the known ones and not
 // added by OTM itself.
 func (o *Object) unknown(known []string) []string {

@@ -129,7 +129,7 @@ func (r *reader) update(u Update) *Update {
 		u.Run = r.number("run")
 	}
 	if r.has("terminal") {
-		u.Terminal = r.flag("terminal")
+		r.value("terminal", &u.Terminal, "must be true or false")
 	}
 	u.Trace = r.trace(u.Trace)
 	u.CreatedAt = r.time("createdAt")
