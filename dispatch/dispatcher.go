@@ -164,12 +164,9 @@ func (rn *run) load(ctx context.Context) error {
 		if onBoard {
 			rn.byName[a.Name] = append(rn.byName[a.Name], t)
 		}
-		var lost []string
+		lost := pipeline.Map(t.Losses, func(l core.Loss) string { return l.Agent })
 		if run := t.Runs.Last(); run != nil && (a == nil || core.TakenFrom(t, run) || !core.SameAgent(run.Agent, t.Agent)) {
 			lost = append(lost, run.Agent)
-		}
-		for _, l := range t.Losses {
-			lost = append(lost, l.Agent)
 		}
 		for _, name := range lost {
 			former := rn.Agents.Named(name)

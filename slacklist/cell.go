@@ -381,11 +381,7 @@ func (c *cell) plain() string {
 }
 
 func joined(elements []richText, between string) string {
-	texts := make([]string, len(elements))
-	for i := range elements {
-		texts[i] = elements[i].plain()
-	}
-	return strings.Join(texts, between)
+	return strings.Join(pipeline.Map(elements, func(e richText) string { return e.plain() }), between)
 }
 
 func (e *richText) plain() string {

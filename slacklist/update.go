@@ -134,10 +134,7 @@ func (w *writer) Update(ctx context.Context, changes ...pipeline.Change) error {
 
 // write sends the changes of a group, in calls of at most maxCells cells.
 func (w *writer) write(ctx context.Context, group []pipeline.Change) error {
-	var all []pipeline.Cell
-	for _, change := range group {
-		all = append(all, change.Cells...)
-	}
+	all := slices.Concat(pipeline.Map(group, func(c pipeline.Change) []pipeline.Cell { return c.Cells })...)
 	return w.schemas.retry(ctx, all, func() error {
 		var cells []slack.ListItemCell
 		first := 0

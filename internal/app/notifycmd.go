@@ -111,15 +111,14 @@ func untold(h *Home) (found []explain.Finding) {
 }
 
 // newNotifiers returns a notifier for each outlet of [notify].
-func newNotifiers(h *Home, store core.Store, log *slog.Logger) (all []*notify.Notifier) {
+func newNotifiers(h *Home, store core.Store, log *slog.Logger) []*notify.Notifier {
 	what := notify.Usual
 	if of := h.Config.Notify.What; len(of) > 0 {
 		what = pipeline.Map(of, func(kind string) notify.Kind { return notify.Kind(kind) })
 	}
-	for _, o := range outlets(h) {
-		all = append(all, &notify.Notifier{Place: placeOf(h, o.name, store, log), Outlet: o, What: what, Types: h.Config.Types, Quiet: h.Config.Notify.Silent})
-	}
-	return all
+	return pipeline.Map(outlets(h), func(o outlet) *notify.Notifier {
+		return &notify.Notifier{Place: placeOf(h, o.name, store, log), Outlet: o, What: what, Types: h.Config.Types, Quiet: h.Config.Notify.Silent}
+	})
 }
 
 // placeOf returns the place of an outlet in the events.

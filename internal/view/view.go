@@ -165,17 +165,12 @@ func (v *View) own(rows ...*pipeline.Row) {
 // IDs lists the tasks that are not over, or about which the board, an inbox or a failed
 // file says something, in ascending order.
 func (v *View) IDs() []pipeline.TaskID {
-	var ids []pipeline.TaskID
-	for _, t := range v.read(core.Filter{Live: true}) {
-		ids = append(ids, t.ID)
-	}
+	ids := pipeline.Map(v.read(core.Filter{Live: true}), func(t *core.Task) pipeline.TaskID { return t.ID })
 	ids = slices.AppendSeq(ids, maps.Keys(v.Bearers))
 	ids = slices.AppendSeq(ids, maps.Keys(v.failedCreates))
 	ids = slices.AppendSeq(ids, maps.Keys(v.updates))
 	ids = slices.AppendSeq(ids, maps.Keys(v.failedUpdates))
-	for _, c := range v.Creates {
-		ids = append(ids, c.Task.ID)
-	}
+	ids = append(ids, pipeline.Map(v.Creates, func(c Create) pipeline.TaskID { return c.Task.ID })...)
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }

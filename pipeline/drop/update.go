@@ -152,12 +152,8 @@ func (r *reader) status() pipeline.Status {
 // one, and carries the one that was probably meant as its Correction.
 func ParseReport(label string) (pipeline.Status, error) {
 	s, known := pipeline.ParseStatus(label)
-	if known && string(s) == label {
-		for _, ok := range pipeline.Reportable {
-			if s == ok {
-				return s, nil
-			}
-		}
+	if known && string(s) == label && slices.Contains(pipeline.Reportable, s) {
+		return s, nil
 	}
 	e := &InvalidError{Field: "status", Correction: string(nearestReport(s))}
 	e.Reason = fmt.Sprintf("is %q: an update sets %s", label, strings.Join(pipeline.Texts(pipeline.Reportable), ", "))

@@ -147,11 +147,7 @@ func (sw *sweep) carryOut(ctx context.Context, plans []*waiting) (settled int, t
 	if len(plans) == 0 || ctx.Err() != nil {
 		return 0, nil
 	}
-	commands := make([]core.Command, len(plans))
-	for i, w := range plans {
-		commands[i] = w.command
-	}
-	outcomes, err := sw.Engine.Do(ctx, commands...)
+	outcomes, err := sw.Engine.Do(ctx, pipeline.Map(plans, func(w *waiting) core.Command { return w.command })...)
 	if err != nil {
 		return 0, err
 	}
@@ -193,15 +189,11 @@ func isPanic(err error) bool {
 }
 
 func (sw *sweep) tasks(ctx context.Context, ids []pipeline.TaskID) (map[pipeline.TaskID]*core.Task, error) {
-	tasks := map[pipeline.TaskID]*core.Task{}
 	if len(ids) == 0 {
-		return tasks, nil
+		return nil, nil
 	}
-	list, err := sw.Engine.Tasks(ctx, core.Filter{IDs: ids})
-	for _, t := range list {
-		tasks[t.ID] = t
-	}
-	return tasks, err
+	tasks, err := sw.Engine.Tasks(ctx, core.Filter{IDs: ids})
+	return core.ByID(tasks), err
 }
 
 // judge decides about a file by what came of its command and of the effects. left is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -79,13 +80,8 @@ func ownTrouble(err error) verdict {
 // concernsAll reports whether the next file would meet the same error: our disk or
 // our process lacks something, or the sweep is to end. Any other error concerns the file that met it.
 func concernsAll(err error) bool {
-	for _, lack := range []error{
+	return slices.ContainsFunc([]error{
 		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
 		context.Canceled, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, lack) {
-			return true
-		}
-	}
-	return false
+	}, func(lack error) bool { return errors.Is(err, lack) })
 }

@@ -42,11 +42,8 @@ func (u *updater) deleteRows() error {
 
 // deleteSteps deletes the rows of steps that were removed from their tasks.
 func (u *updater) deleteSteps() error {
-	var rows []string
 	works := u.open(func(t *core.Task) bool { return t.ArchivedAt.IsZero() && len(t.Dropped) > 0 })
-	for _, w := range works {
-		rows = append(rows, w.task.Dropped...)
-	}
+	rows := slices.Concat(pipeline.Map(works, func(w *work) []string { return w.task.Dropped })...)
 	return u.delete(rows, works, func(t *core.Task) core.Written { return core.Written{Shown: t.Shown, Gone: t.Dropped} })
 }
 
@@ -157,10 +154,7 @@ func (u *updater) write(group []*work) error {
 	if len(group) == 0 {
 		return nil
 	}
-	var all []pipeline.Change
-	for _, w := range group {
-		all = append(all, w.changes...)
-	}
+	all := slices.Concat(pipeline.Map(group, func(w *work) []pipeline.Change { return w.changes })...)
 	err := u.b.Update(u.ctx, all...)
 	u.getsOn()
 	switch {
