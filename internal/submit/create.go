@@ -27,9 +27,8 @@ import (
 // create is otm-create.
 type create struct {
 	base
-	title, agent, priority, project, kind, context, parent, body string
-	steps, inputs                                                []string
-	key                                                          string
+	flags                  drop.Line // what the flags say, but for those that follow
+	priority, kind, parent string
 }
 
 // Create returns the command otm-create. name is what it is called.
@@ -55,18 +54,18 @@ Trace Context).`,
     --subtask 'Create form' --subtask 'Add validation'
   ` + name + ` --title 'Nightly report' --agent archibald --key report-2026-03-14`,
 	}, r.run)
-	f := c.Flags()
-	f.StringVar(&r.title, "title", "", "what is to be done, one line (required)")
-	f.StringVar(&r.agent, "agent", "", "who does it (required); queue: whichever agent asks for a task first")
+	f, t := c.Flags(), &r.flags.Task
+	f.StringVar(&t.Title, "title", "", "what is to be done, one line (required)")
+	f.StringVar(&t.Agent, "agent", "", "who does it (required); queue: whichever agent asks for a task first")
 	f.StringVar(&r.priority, "priority", string(pipeline.Normal), "critical, high, normal (medium), low or batchable")
-	f.StringVar(&r.project, "project", "", "free text")
+	f.StringVar(&t.Project, "project", "", "free text")
 	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision, review, or one of [types] in otm.toml")
-	f.StringVar(&r.context, "context", "", strings.Join(pipeline.Contexts, ", "))
-	f.StringArrayVar(&r.inputs, "input", nil, "a file or link that the task starts from; repeat it for more")
-	f.StringVar(&r.body, "body", "", "what its agent is to know beside the title: lines of text, at most 20,000 bytes")
-	f.StringArrayVar(&r.steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
+	f.StringVar(&t.Context, "context", "", strings.Join(pipeline.Contexts, ", "))
+	f.StringArrayVar(&t.Inputs, "input", nil, "a file or link that the task starts from; repeat it for more")
+	f.StringVar(&t.Body, "body", "", "what its agent is to know beside the title: lines of text, at most 20,000 bytes")
+	f.StringArrayVar(&t.Steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
 	f.StringVar(&r.parent, "parent", "", "the task of which it is a part, or which it follows")
-	f.StringVar(&r.key, "key", "", "the same key gives the same id and drops nothing, for ever")
+	f.StringVar(&r.flags.Key, "key", "", "the same key gives the same id and drops nothing, for ever")
 	c.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"critical", "high", "normal", "low", "batchable"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("context", cobra.FixedCompletions(pipeline.Contexts, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions([]string{"action", "decision", "review"}, cobra.ShellCompDirectiveNoFileComp))
@@ -144,11 +143,9 @@ func (r *create) checkKeys(lines []*drop.Line) (problems []string) {
 }
 
 func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
-	line := &drop.Line{Key: r.key}
+	line := r.flags
 	line.Trace = r.trace()
 	t := &line.Task
-	t.Title, t.Agent, t.Project, t.Steps, t.Context, t.Inputs = r.title, r.agent, r.project, r.steps, r.context, r.inputs
-	t.Body = r.body
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(r.priority); !ok {
 		return nil, cli.Errorf(cli.Usage, "--priority %q: it is critical, high, normal (medium), low or batchable", r.priority).
@@ -164,10 +161,10 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 		}
 		t.Parent = id
 	}
-	if c.Flags().Changed("key") && strings.TrimSpace(r.key) == "" {
+	if c.Flags().Changed("key") && strings.TrimSpace(line.Key) == "" {
 		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", r.corrected(c).Set("key", "report-2026-03-14"))
 	}
-	return line, nil
+	return &line, nil
 }
 
 // refuse names the problem of a flag, and hints at the corrected line.
@@ -175,11 +172,11 @@ func (r *create) refuse(c *cobra.Command, err error) error {
 	return r.usage(c, err, map[string]string{"subtasks": "subtask", "inputFiles": "input"}, func(e *drop.InvalidError) string {
 		switch e.Name() {
 		case "title":
-			return fmt.Sprintf("one short line in single quotes, and the rest in steps: %s --title 'In short' --agent %s --subtask 'First this'", c.CommandPath(), safe.Quote(cmp.Or(r.agent, "NAME")))
+			return fmt.Sprintf("one short line in single quotes, and the rest in steps: %s --title 'In short' --agent %s --subtask 'First this'", c.CommandPath(), safe.Quote(cmp.Or(r.flags.Task.Agent, "NAME")))
 		case "subtasks":
 			return fmt.Sprintf("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
 		case "context":
-			return r.nearest(c, "context", r.context, pipeline.Contexts)
+			return r.nearest(c, "context", r.flags.Task.Context, pipeline.Contexts)
 		case "agent":
 			return r.corrected(c).Set("agent", "NAME").String()
 		}

@@ -23,13 +23,9 @@ import (
 // update is otm-update.
 type update struct {
 	base
-	taskID, status, reason, result string
-	stepsDone                      []string
-	note, tag                      string
-	percent                        int
-	mentions                       []string
-	ofRun                          int
-	terminal                       bool
+	flags               drop.Update // what the flags say, but for those that follow
+	taskID, status, tag string
+	percent             int
 }
 
 // Update returns the command otm-update. name is what it is called.
@@ -52,18 +48,18 @@ A step is named by its title, or by its number as "otm next" prints it.`,
   ` + name + ` --task-id T-00033 --status agent_done --result 'Merged as #12'
   ` + name + ` --task-id T-00033 --note 'The form works, the tests are left' --percent 60`,
 	}, r.run)
-	f := c.Flags()
+	f, u := c.Flags(), &r.flags
 	f.StringVar(&r.taskID, "task-id", "", "which task (required)")
 	f.StringVar(&r.status, "status", "", "in_progress, blocked, agent_done or failed")
-	f.BoolVar(&r.terminal, "terminal", false, "with failed: no retry makes sense")
-	f.IntVar(&r.ofRun, "run", 0, "the run to which the report belongs, as otm next prints it ($OTM_RUN, where $OTM_TASK_ID is the task)")
-	f.StringArrayVar(&r.stepsDone, "subtask-done", nil, "title or number of a finished step; repeat it for more")
-	f.StringVar(&r.reason, "reason", "", "why (required with blocked and failed)")
-	f.StringVar(&r.result, "result", "", "what came of it")
-	f.StringVar(&r.note, "note", "", "a message for the task's thread")
+	f.BoolVar(&u.Terminal, "terminal", false, "with failed: no retry makes sense")
+	f.IntVar(&u.Run, "run", 0, "the run to which the report belongs, as otm next prints it ($OTM_RUN, where $OTM_TASK_ID is the task)")
+	f.StringArrayVar(&u.StepsDone, "subtask-done", nil, "title or number of a finished step; repeat it for more")
+	f.StringVar(&u.Reason, "reason", "", "why (required with blocked and failed)")
+	f.StringVar(&u.Result, "result", "", "what came of it")
+	f.StringVar(&u.Message.Text, "note", "", "a message for the task's thread")
 	f.IntVar(&r.percent, "percent", 0, "with --note: how much of the task is done, 0 to 100")
 	f.StringVar(&r.tag, "tag", "", "with --note: "+strings.Join(pipeline.Texts(pipeline.Tags), ", ")+" (default progress)")
-	f.StringArrayVar(&r.mentions, "mention", nil, "with --note: an agent who is shown it too; repeat it for more")
+	f.StringArrayVar(&u.Message.Mentions, "mention", nil, "with --note: an agent who is shown it too; repeat it for more")
 	c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"in_progress", "blocked", "agent_done", "failed"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("tag", cobra.FixedCompletions(pipeline.Texts(pipeline.Tags), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -119,8 +115,8 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 }
 
 func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
-	u := &drop.Update{StepsDone: r.stepsDone, Reason: r.reason, Result: r.result, Run: r.ofRun, Terminal: r.terminal, Trace: r.trace()}
-	u.Message = pipeline.Message{Text: r.note, Tag: pipeline.Tag(r.tag), Mentions: r.mentions}
+	u := r.flags
+	u.Trace, u.Message.Tag = r.trace(), pipeline.Tag(r.tag)
 	if c.Flags().Changed("percent") {
 		u.Message.Percent = &r.percent
 	}
@@ -142,7 +138,7 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 		}
 		u.Status = s
 	}
-	return u, nil
+	return &u, nil
 }
 
 // taskOfShell is the task for which OTM started the agent in whose shell we run; 0: none.
@@ -162,13 +158,13 @@ func (r *update) refuse(c *cobra.Command, err error) error {
 			line.Set("status", e.Correction)
 		}
 		switch {
-		case (e.Field == "reason" || e.Correction == string(pipeline.Blocked) || e.Correction == string(pipeline.Failed)) && r.reason == "":
+		case (e.Field == "reason" || e.Correction == string(pipeline.Blocked) || e.Correction == string(pipeline.Failed)) && r.flags.Reason == "":
 			line.Set("reason", "why")
 		case e.Correction != "":
 		case e.Field == "result":
 			line.Set("result", "in short; all of it is in result.md")
 			return "write it to a file in your workspace and give its path: " + line.String()
-		case e.Field == "note" && r.note == "":
+		case e.Field == "note" && r.flags.Message.Text == "":
 			line.Set("note", "what is new")
 		case e.Field == "note":
 			line.Set("note", "in short; all of it is in notes.md")
