@@ -188,13 +188,12 @@ func (w *Writer) Run() (end func(*Report) error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(longRun)
-		defer tick.Stop()
+		tick := time.Tick(longRun)
 		for {
 			select {
 			case <-stop:
 				return
-			case <-tick.C:
+			case <-tick:
 				w.during()
 			}
 		}

@@ -117,8 +117,7 @@ const lookAgain = 20 * time.Millisecond
 // deliverAll delivers to all sinks until nothing of the tasks can be delivered, and
 // nobody else is about to.
 func (r *run) deliverAll(ctx context.Context, tasks []pipeline.TaskID) error {
-	patience := time.NewTimer(cmp.Or(r.Wait, waitForOthers))
-	defer patience.Stop()
+	patience := time.After(cmp.Or(r.Wait, waitForOthers))
 	for quiet := false; ; {
 		pending, err := r.Outbox.Pending(ctx, "", tasks...)
 		if err == nil {
@@ -145,7 +144,7 @@ func (r *run) deliverAll(ctx context.Context, tasks []pipeline.TaskID) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-patience.C:
+		case <-patience:
 			return nil
 		case <-time.After(lookAgain):
 		}
@@ -271,13 +270,12 @@ func (r *run) renew(ctx context.Context, sink core.Sink, effects []core.Pending)
 	ctx, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
-		tick := time.NewTicker(r.lease() / 3)
-		defer tick.Stop()
+		tick := time.Tick(r.lease() / 3)
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-tick:
 				r.Outbox.Lease(ctx, sink, r.owner, r.now(), r.lease(), 0, core.TasksOf(effects)...)
 			}
 		}

@@ -110,13 +110,12 @@ func (cn *conn) reason() error { return context.Cause(cn.ctx) }
 // timeout. 2026.3.13 sends no pings of its own, and a suspended process keeps its
 // sockets.
 func (cn *conn) keepAlive(every, timeout time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick := time.Tick(every)
 	for {
 		select {
 		case <-cn.ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		ctx, cancel := context.WithTimeout(cn.ctx, timeout)
 		err := cn.ch.Ping(ctx)

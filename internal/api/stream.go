@@ -80,9 +80,7 @@ func streams(s *server) {
 			r, w := humago.Unwrap(c)
 			out := loopback.NewStream(w, "text/event-stream", s.sendTime)
 			defer func() { <-s.open }()
-			beat, look := time.NewTicker(s.beat), time.NewTicker(lookEvery)
-			defer beat.Stop()
-			defer look.Stop()
+			beat, look := time.Tick(s.beat), time.Tick(lookEvery)
 			if out.Send([]byte(": begins\n\n")) != nil {
 				return
 			}
@@ -108,8 +106,8 @@ func streams(s *server) {
 				select {
 				case <-r.Context().Done():
 					return
-				case <-look.C:
-				case <-beat.C:
+				case <-look:
+				case <-beat:
 					if _, err := s.token(in.auth); err != nil {
 						return // who comes again is told
 					}

@@ -249,13 +249,12 @@ func (c *component) wait(ctx context.Context, r *heartbeat.Report) (occasion, er
 			delay, why = max(d, 10*time.Millisecond), hinted
 		}
 	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
+	over := time.After(delay)
 	for {
 		select {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
-		case <-timer.C:
+		case <-over:
 			return why, nil
 		case <-c.events:
 			return hinted, nil

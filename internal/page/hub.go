@@ -82,13 +82,12 @@ func (h *hub) hear(ctx context.Context, changed <-chan struct{}) {
 
 // run looks after each hint while a page is open, with a rest between looks.
 func (h *hub) run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	tick := time.Tick(lookEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick:
 		case <-h.hints:
 		}
 		if !h.watched() {
@@ -312,8 +311,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if out.Send(alive) != nil {
 		return
 	}
-	beat := time.NewTicker(heartbeat)
-	defer beat.Stop()
+	beat := time.Tick(heartbeat)
 	for {
 		select {
 		case <-r.Context().Done():
@@ -322,7 +320,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			if !ok || out.Send(data) != nil {
 				return
 			}
-		case <-beat.C:
+		case <-beat:
 			if out.Send(alive) != nil {
 				return
 			}

@@ -76,15 +76,13 @@ func Do(path string, deadline time.Duration, late func(), f func() error) error 
 		}()
 		err = f()
 	}()
-	timer := time.NewTimer(deadline)
-	defer timer.Stop()
 	select {
 	case err := <-result:
 		if err == errEnded {
 			runtime.Goexit()
 		}
 		return err
-	case <-timer.C:
+	case <-time.After(deadline):
 		close(gaveUp)
 		return &SilentError{path}
 	}
@@ -109,11 +107,9 @@ func begin(dir string, deadline time.Duration) (end func(), begun bool) {
 			}, true
 		}
 		mu.Unlock()
-		timer := time.NewTimer(min(time.Until(limit), time.Until(other.began.Add(deadline))))
 		select {
 		case <-other.done:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(min(time.Until(limit), time.Until(other.began.Add(deadline)))):
 			return nil, false
 		}
 	}

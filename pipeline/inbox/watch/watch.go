@@ -133,10 +133,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.rewatch(false)
 	w.hint() // what came before the watch stood
 	close(w.stands)
-	tick := time.NewTicker(rewatchEvery)
-	defer tick.Stop()
-	poll := time.NewTicker(w.pollEvery)
-	defer poll.Stop()
+	tick := time.Tick(rewatchEvery)
+	poll := time.Tick(w.pollEvery)
 	for {
 		select {
 		case <-ctx.Done():
@@ -148,9 +146,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 			// that a watch has ended.
 			w.rewatch(true)
 			w.hint()
-		case <-tick.C:
+		case <-tick:
 			w.rewatch(false)
-		case <-poll.C:
+		case <-poll:
 			if w.Stats().Degraded != "" {
 				w.hint()
 			}
