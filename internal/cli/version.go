@@ -9,9 +9,7 @@ import (
 var version string
 
 // Version returns the version of the release, or what the build recorded.
-func Version() string { return recorded() }
-
-var recorded = sync.OnceValue(func() string {
+var Version = sync.OnceValue(func() string {
 	if version != "" {
 		return version
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -156,21 +157,13 @@ func (e *Engine) look(ctx context.Context, b pipeline.Batch, maxAge time.Duratio
 // returns the tasks with effects that are undelivered, each with why. The error is one
 // of the store.
 func (e *Engine) Deliver(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error) {
-	r := &outbox.Runner{Outbox: e.Outbox, Now: e.Now, Wait: e.Wait, Sinks: map[core.Sink]outbox.Deliverer{}}
-	for sink, d := range map[core.Sink]outbox.Deliverer{core.SinkRender: e.Render, core.SinkEntry: e.Entries, core.SinkBoard: e.boardSink()} {
-		if d != nil {
-			r.Sinks[sink] = d
-		}
+	sinks := map[core.Sink]outbox.Deliverer{core.SinkRender: e.Render, core.SinkEntry: e.Entries}
+	if e.Board != nil {
+		sinks[core.SinkBoard] = boardDeliverer{e}
 	}
+	maps.DeleteFunc(sinks, func(_ core.Sink, d outbox.Deliverer) bool { return d == nil })
+	r := &outbox.Runner{Outbox: e.Outbox, Now: e.Now, Wait: e.Wait, Sinks: sinks}
 	return r.Run(ctx, tasks...)
-}
-
-// boardSink returns the sink of the board; nil: there is no board.
-func (e *Engine) boardSink() outbox.Deliverer {
-	if e.Board == nil {
-		return nil
-	}
-	return boardDeliverer{e}
 }
 
 // boardDeliverer writes the board. The sink walks where the snapshot is too old for what
@@ -193,10 +186,8 @@ func (d boardDeliverer) Deliver(ctx context.Context, effects []core.Pending) (re
 		return nil
 	})
 	if err != nil && results == nil {
-		results = make([]outbox.Result, len(effects))
-		for i := range results {
-			results[i] = outbox.Result{Err: err, Due: dueOf(err), Stop: true} // it concerns the board, not the task
-		}
+		stopped := outbox.Result{Err: err, Due: dueOf(err), Stop: true} // it concerns the board, not the task
+		results = slices.Repeat([]outbox.Result{stopped}, len(effects))
 	}
 	return results
 }

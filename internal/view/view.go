@@ -40,7 +40,6 @@ type Sources struct {
 	// Snapshot is the board as the caller has it. Nil: as it was last read.
 	Snapshot *slacklist.Snapshot
 	Config   string // the sum of the present otm.toml, as heartbeats hold it; "": not known
-	Embedded bool   // the board is the embedded one, which has a page
 	// CountOnly leaves the contents of inbox and failed files unread: tasks then
 	// say nothing about them.
 	CountOnly bool
