@@ -189,7 +189,7 @@ func (b *Backend) Steer(ctx context.Context, r Request, name string, id pipeline
 		c.By, c.Task = by, id
 		is, err := tc.one(ctx, h, e, c, edits)
 		refused, _ := errors.AsType[*core.Refused](is.outcome.Err)
-		other := refused != nil && refused.Rule == core.RuleOtherDrop // once tells it
+		other := refused != nil && refused.Rule == core.RuleOtherDrop // Backend.once answers that
 		if err == nil && is.Error != "" && !other {
 			err = &RefusedError{Reason: is.TaskID + " " + is.Error, Allowed: is.For, Can: is.Can}
 		}
