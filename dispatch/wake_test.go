@@ -383,3 +383,22 @@ func TestKeyOfLostTask(t *testing.T) {
 	attempt := w.record(1).Attempt
 	want(t, "its key", words(w.waker.keys(), attempt > 3), words(core.WakeKey(1, "alpha", attempt), true))
 }
+
+// While no agent could work, such as with an otm.toml that otm next cannot read, none is
+// started, and none fails for it.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, "exit 1")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.d.Hold = func() error { return errors.New("otm.toml is broken") }
+	for range 5 {
+		r := w.pass()
+		want(t, "woken", r.Woken, 0)
+		want(t, "failed", fmt.Sprint(r.Failed), "[agent alpha: otm.toml is broken]")
+		w.clock.Advance(time.Minute)
+	}
+	want(t, "starts", len(w.record(id).Wakes), 0)
+	w.d.Hold = func() error { return nil }
+	want(t, "woken", w.pass().Woken, 1)
+	w.ended()
+}

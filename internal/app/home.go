@@ -59,6 +59,16 @@ func (h *Home) configChanged() bool {
 	return stampOf(info) != h.configStamp()
 }
 
+// configUnreadable returns why programs that start now cannot read otm.toml, such as the otm
+// next of an agent; nil: they can. This process goes on with what it read.
+func (h *Home) configUnreadable() error {
+	if !h.configChanged() {
+		return nil
+	}
+	_, err := config.Load(h.Dir, h.Getenv)
+	return err
+}
+
 // configStamp names the otm.toml that was read, as heartbeats hold it: another
 // file has another one.
 func (h *Home) configStamp() string { return stampOf(h.configInfo) }

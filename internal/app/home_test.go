@@ -14,20 +14,23 @@ import (
 	"otm/slacklist"
 )
 
-// A process notices that its otm.toml is another one, came, or went.
+// A process notices that its otm.toml is another one, came, or went, and whether others can
+// read it.
 func TestConfigChanged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		had    bool
 		change func(path string) error
 		want   bool
+		broken string
 	}{
-		"as it was":    {true, func(string) error { return nil }, false},
-		"as long":      {true, func(path string) error { return os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)) }, true},
-		"longer":       {true, func(path string) error { return os.WriteFile(path, []byte("# a longer one\n"), 0o600) }, true},
-		"gone":         {true, os.Remove, true},
-		"still none":   {false, func(string) error { return nil }, false},
-		"one has come": {false, func(path string) error { return os.WriteFile(path, nil, 0o600) }, true},
+		"as it was":    {true, func(string) error { return nil }, false, ""},
+		"as long":      {true, func(path string) error { return os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)) }, true, ""},
+		"longer":       {true, func(path string) error { return os.WriteFile(path, []byte("# a longer one\n"), 0o600) }, true, ""},
+		"gone":         {true, os.Remove, true, ""},
+		"still none":   {false, func(string) error { return nil }, false, ""},
+		"one has come": {false, func(path string) error { return os.WriteFile(path, nil, 0o600) }, true, ""},
+		"broken":       {true, func(path string) error { return os.WriteFile(path, []byte("[agents\n"), 0o600) }, true, "line 1"},
 	} {
 		h := newHome(t, "")
 		path := filepath.Join(h.Dir, config.FileName)
@@ -45,6 +48,9 @@ func TestConfigChanged(t *testing.T) {
 		}
 		if got := h.configChanged(); got != c.want {
 			t.Errorf("%s: changed %t", name, got)
+		}
+		if err := h.configUnreadable(); (err != nil) != (c.broken != "") || err != nil && !strings.Contains(err.Error(), c.broken) {
+			t.Errorf("%s: unreadable: %v", name, err)
 		}
 	}
 }
