@@ -252,12 +252,12 @@ func (w *work) save() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
-		if err := saveAgent(w.tx, name, w.known[name], w.state.Agents[name]); err != nil {
+		if err := rowOfAgent(name, w.state.Agents[name]).save(w.tx, w.known[name]); err != nil {
 			return err
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(incidents)) {
-		if err := saveIncident(w.tx, id <= w.loaded, w.state.Incidents[id]); err != nil {
+		if err := rowOfIncident(w.state.Incidents[id]).save(w.tx, id <= w.loaded); err != nil {
 			return err
 		}
 	}

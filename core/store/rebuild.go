@@ -73,37 +73,11 @@ func Backup(ctx context.Context, s *Store, path string) error {
 	return s.use(ctx, func(db engine) error { return db.copyTo(ctx, path) })
 }
 
-// replayed is the state that follows from the events.
+// replayed is the state that follows from the events, and the rows of all tables that
+// follow from it.
 type replayed struct {
 	state core.State
-	rows  rows
-}
-
-// rows are the rows of all tables, by table and key.
-type rows map[string]row
-
-// row is a row as text, by the names of columns and of fields of its document.
-type row struct {
-	task   pipeline.TaskID // 0: it is no row of a task
-	fields map[string]string
-}
-
-func (r rows) add(b *table, values []any) {
-	last := len(b.columns) - 1
-	its := row{fields: map[string]string{}}
-	key := fmt.Sprint(values[last])
-	if id, ok := values[last].(int64); ok && b == tasks {
-		its.task = pipeline.TaskID(id)
-		key = its.task.String()
-	}
-	for i, name := range b.columns[:last] {
-		if text := fmt.Sprint(values[i]); name == "doc" {
-			maps.Copy(its.fields, b.fields(text))
-		} else {
-			its.fields["column "+name] = strconv.Quote(text)
-		}
-	}
-	r[b.name+" "+key] = its
+	rows  []row
 }
 
 // replayChunk is how many events are read at a time.
@@ -120,7 +94,7 @@ func replay(t tx, s *Store) (*replayed, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &replayed{state: *state, rows: rows{}}
+	r := &replayed{state: *state}
 	after := int64(0)
 	if n := len(archives); n > 0 {
 		after = archives[n-1].last
@@ -141,31 +115,53 @@ func replay(t tx, s *Store) (*replayed, error) {
 		}
 		after = events[len(events)-1].Seq
 	}
-	for _, task := range r.state.Tasks {
-		values, err := rowOfTask(task)
-		if err != nil {
-			return nil, err
-		}
-		r.rows.add(tasks, values)
-		for i := range task.Wakes {
-			r.rows.add(wakes, rowOfWake(task, &task.Wakes[i]))
-		}
-	}
-	for name, a := range r.state.Agents {
-		values, err := rowOfAgent(name, a)
-		if err != nil {
-			return nil, err
-		}
-		r.rows.add(agents, values)
-	}
-	for _, i := range r.state.Incidents {
-		values, err := rowOfIncident(i)
-		if err != nil {
-			return nil, err
-		}
-		r.rows.add(incidents, values)
-	}
+	r.rows = rowsOf(&r.state)
 	return r, nil
+}
+
+// rowsOf returns the rows of a state, in an order that is always the same.
+func rowsOf(s *core.State) (all []row) {
+	for _, id := range slices.Sorted(maps.Keys(s.Tasks)) {
+		t := s.Tasks[id]
+		all = append(all, rowOfTask(t))
+		for i := range t.Wakes {
+			all = append(all, rowOfWake(t, &t.Wakes[i]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Agents)) {
+		all = append(all, rowOfAgent(name, s.Agents[name]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Incidents)) {
+		all = append(all, rowOfIncident(s.Incidents[id]))
+	}
+	return all
+}
+
+// texts are rows as text, by their tables and keys.
+type texts map[string]text
+
+// text is a row as text, by the names of columns and of fields of its document.
+type text struct {
+	task   pipeline.TaskID // 0: it is no row of a task
+	fields map[string]string
+}
+
+func (all texts) add(r row) {
+	last := len(r.values) - 1
+	its := text{fields: map[string]string{}}
+	key := fmt.Sprint(r.values[last])
+	if id, ok := r.values[last].(int64); ok && r.table == tasks {
+		its.task = pipeline.TaskID(id)
+		key = its.task.String()
+	}
+	for i, name := range r.table.columns[:last] {
+		if value := fmt.Sprint(r.values[i]); name == "doc" {
+			maps.Copy(its.fields, r.table.fields(value))
+		} else {
+			its.fields["column "+name] = strconv.Quote(value)
+		}
+	}
+	all[r.table.name+" "+key] = its
 }
 
 // fieldsOf returns the fields of a document, each as JSON.
@@ -190,18 +186,8 @@ func fieldsOf[T any](doc string) map[string]string {
 	return texts
 }
 
-// stored returns the rows of the database.
-func stored(t tx) (rows, error) {
-	all := rows{}
-	for _, b := range derived {
-		if err := all.read(t, b); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-func (r rows) read(t tx, b *table) error {
+// read adds the rows that the database has.
+func (all texts) read(t tx, b *table) error {
 	found, err := t.Query("SELECT " + strings.Join(b.columns, ", ") + " FROM " + b.name)
 	if err != nil {
 		return err
@@ -215,20 +201,28 @@ func (r rows) read(t tx, b *table) error {
 		if err := found.Scan(into...); err != nil {
 			return err
 		}
-		r.add(b, values)
+		all.add(row{table: b, values: values})
 	}
 	return found.Err()
 }
 
 // compare returns the rows of the database that differ from the replayed ones.
 func (r *replayed) compare(t tx) ([]Difference, error) {
-	is, err := stored(t)
-	if err != nil {
-		return nil, err
+	stored, replayed := texts{}, texts{}
+	for _, b := range derived {
+		if err := stored.read(t, b); err != nil {
+			return nil, err
+		}
+	}
+	for _, row := range r.rows {
+		if row.err != nil {
+			return nil, row.err
+		}
+		replayed.add(row)
 	}
 	var found []Difference
-	for _, key := range keysOf(is, r.rows) {
-		was, want := is[key], r.rows[key]
+	for _, key := range keysOf(stored, replayed) {
+		was, want := stored[key], replayed[key]
 		d := Difference{Row: key, task: max(was.task, want.task)}
 		for _, name := range keysOf(was.fields, want.fields) {
 			if a, b := was.fields[name], want.fields[name]; a != b {
@@ -260,18 +254,8 @@ func (r *replayed) replace(t tx, found []Difference, now time.Time) error {
 			return err
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(r.state.Tasks)) {
-		if err := saveTask(t, nil, r.state.Tasks[id]); err != nil {
-			return err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.state.Agents)) {
-		if err := saveAgent(t, name, false, r.state.Agents[name]); err != nil {
-			return err
-		}
-	}
-	for _, i := range r.state.Incidents {
-		if err := saveIncident(t, false, i); err != nil {
+	for _, row := range r.rows {
+		if err := row.save(t, false); err != nil {
 			return err
 		}
 	}

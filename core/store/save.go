@@ -41,7 +41,7 @@ func decode[T any](what string, doc []byte) (*T, error) {
 }
 
 // table is a table whose rows follow from the events. Columns of a row repeat what its
-// document says, for queries. The last column is the key.
+// document says, for queries. The document, if the table has one, and the key come last.
 type table struct {
 	name, insert, update string
 	columns              []string
@@ -72,43 +72,51 @@ var (
 // derived are the tables whose rows follow from the events.
 var derived = []*table{tasks, agents, wakes, incidents}
 
-func rowOfTask(t *core.Task) ([]any, error) {
+// row is a row of a table, with its values in the order of the columns.
+type row struct {
+	table  *table
+	values []any
+	err    error // why the document cannot be made
+}
+
+// row returns the row of a state. repeated are the columns before its document.
+func (b *table) row(state, key any, repeated ...any) row {
+	doc, err := json.Marshal(state)
+	return row{b, append(repeated, string(doc), key), err}
+}
+
+func rowOfTask(t *core.Task) row {
 	worker := ""
 	if t.Dispatch != nil {
 		worker = pipeline.FoldName(t.Dispatch.Agent)
 	}
-	doc, err := json.Marshal(t)
-	return []any{
-		t.Version, string(t.Status), pipeline.FoldName(t.Agent), worker, t.RowID, number01(live(t)), number01(t.OnBoard()), string(doc), int64(t.ID),
-	}, err
+	return tasks.row(t, int64(t.ID), t.Version, string(t.Status), pipeline.FoldName(t.Agent), worker, t.RowID, number01(live(t)), number01(t.OnBoard()))
 }
 
-func rowOfAgent(name string, a *core.AgentState) ([]any, error) {
-	doc, err := json.Marshal(a)
-	return []any{string(doc), name}, err
+func rowOfAgent(name string, a *core.AgentState) row { return agents.row(a, name) }
+
+func rowOfIncident(i *core.Incident) row { return incidents.row(i, i.ID, fromTime(i.ClosedAt)) }
+
+func rowOfWake(t *core.Task, w *core.Wake) row {
+	return row{table: wakes, values: []any{int64(t.ID), pipeline.FoldName(w.Agent), fromTime(w.AskedAt), w.Key}}
 }
 
-func rowOfWake(t *core.Task, w *core.Wake) []any {
-	return []any{int64(t.ID), pipeline.FoldName(w.Agent), fromTime(w.AskedAt), w.Key}
-}
-
-// save writes a row. If the table had it when it was loaded, load has locked it.
-func (b *table) save(t tx, had bool, row []any) error {
-	text := b.insert
+// save writes the row. If the table had it when it was loaded, load has locked it.
+func (r row) save(t tx, had bool) error {
+	text, err := r.table.insert, r.err
 	if had {
-		text = b.update
+		text = r.table.update
 	}
-	_, err := t.Exec(text, row...)
+	if err == nil {
+		_, err = t.Exec(text, r.values...)
+	}
 	return err
 }
 
 // saveTask writes the state of a task that was as was (nil: there was none), and the
 // wakes that changed.
 func saveTask(t tx, was, is *core.Task) error {
-	row, err := rowOfTask(is)
-	if err == nil {
-		err = tasks.save(t, was != nil, row)
-	}
+	err := rowOfTask(is).save(t, was != nil)
 	for i := range is.Wakes {
 		w := &is.Wakes[i]
 		var old *core.Wake
@@ -116,17 +124,8 @@ func saveTask(t tx, was, is *core.Task) error {
 			old = was.WakeNamed(w.Key)
 		}
 		if err == nil && (old == nil || !old.AskedAt.Equal(w.AskedAt)) {
-			err = wakes.save(t, old != nil, rowOfWake(is, w))
+			err = rowOfWake(is, w).save(t, old != nil)
 		}
-	}
-	return err
-}
-
-// saveAgent writes the state of an agent. had reports whether it had one.
-func saveAgent(t tx, name string, had bool, a *core.AgentState) error {
-	row, err := rowOfAgent(name, a)
-	if err == nil {
-		err = agents.save(t, had, row)
 	}
 	return err
 }
@@ -140,20 +139,6 @@ func live(t *core.Task) bool {
 // loadAgent reads the state of an agent by its folded name; nil: it has none.
 func loadAgent(t tx, name, lock string) (*core.AgentState, error) {
 	return loadDoc[core.AgentState](t, fmt.Sprintf("agent %q", name), "SELECT doc FROM agents WHERE name_key = $1"+lock, name)
-}
-
-func rowOfIncident(i *core.Incident) ([]any, error) {
-	doc, err := json.Marshal(i)
-	return []any{fromTime(i.ClosedAt), string(doc), i.ID}, err
-}
-
-// saveIncident writes an incident. had reports whether it was there before.
-func saveIncident(t tx, had bool, i *core.Incident) error {
-	row, err := rowOfIncident(i)
-	if err == nil {
-		err = incidents.save(t, had, row)
-	}
-	return err
 }
 
 // loadIncidents reads the incidents that a filter selects. lock ends the query.
