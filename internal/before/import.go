@@ -140,7 +140,7 @@ func readRecords(dir string, log *slog.Logger) (map[pipeline.TaskID]*record, err
 		if err == nil {
 			err = json.Unmarshal(data, &r)
 		}
-		if err != nil || r.TaskID != id {
+		if err != nil || r.ID != id {
 			log.Warn("record left out: the task is made from its row on the board", "file", name, "err", err)
 			return
 		}
@@ -212,12 +212,12 @@ func readHistory(path string, log *slog.Logger) (map[pipeline.TaskID]*archivedLi
 
 // fromRow makes the record of an archived task from its row: the record was lost.
 func (l *archivedLine) fromRow() *record {
-	r := &record{
-		TaskID: l.TaskID, Title: l.Row.Title, Agent: l.Row.Assignee, Priority: l.Row.Priority, Project: l.Row.Project, Type: pipeline.Type(l.Row.Type),
+	r := &record{Task: core.Task{
+		ID: l.TaskID, Title: l.Row.Title, Agent: l.Row.Assignee, Priority: l.Row.Priority, Project: l.Row.Project, Type: pipeline.Type(l.Row.Type),
 		CreatedAt: time.Unix(l.Row.Created, 0).UTC(), RowID: l.Row.ID, Status: l.Row.CurrentStatus(), Reason: l.Row.Reason, Result: l.Row.Result, ArchivedAt: l.ArchivedAt,
-	}
+	}}
 	for _, s := range l.Steps {
-		r.Steps = append(r.Steps, step{Title: s.Title, RowID: s.ID, Done: s.StepDone()})
+		r.Steps = append(r.Steps, core.Step{Title: s.Title, RowID: s.ID, Done: s.StepDone()})
 	}
 	return r
 }

@@ -8,39 +8,12 @@ import (
 	"otm/pipeline"
 )
 
-// record is a file tasks/T-00035.json of the former format.
+// record is a file tasks/T-00035.json of the former format. Its keys are among those of the
+// state that a task has now, but for two.
 type record struct {
-	TaskID     pipeline.TaskID       `json:"taskId"`
-	DropID     string                `json:"dropId"`
-	Drop       string                `json:"drop"`
-	Title      string                `json:"title"`
-	Agent      string                `json:"agent"`
-	Priority   pipeline.Priority     `json:"priority"`
-	Project    string                `json:"project"`
-	Type       pipeline.Type         `json:"type"`
-	CreatedAt  time.Time             `json:"createdAt"`
-	RowID      string                `json:"rowId"`
-	Unverified bool                  `json:"dedupUnverified"`
-	Steps      []step                `json:"steps"`
-	ArchivedAt time.Time             `json:"archivedAt"`
-	GoneAt     time.Time             `json:"goneAt"`
-	Status     pipeline.Status       `json:"status"`
-	Reason     string                `json:"reason"`
-	Answered   bool                  `json:"answered"`
-	Result     string                `json:"result"`
-	Updates    []applied             `json:"updates"`
-	Attempt    int                   `json:"attempt"`
-	Dispatch   *core.Dispatch        `json:"dispatch"`
-	Wakes      []core.Wake           `json:"wakes"`
-	Heard      map[string]core.Heard `json:"heard"`
-	ResumedAt  time.Time             `json:"resumedAt"`
-	History    []core.OldLine        `json:"history"`
-}
-
-type step struct {
-	Title string `json:"title"`
-	RowID string `json:"rowId"`
-	Done  bool   `json:"done"`
+	core.Task
+	Updates []applied      `json:"updates"`
+	History []core.OldLine `json:"history"`
 }
 
 type applied struct {
@@ -61,21 +34,17 @@ type archivedLine struct {
 // task returns the state that a record tells. The board shows the same: the former format
 // wrote the board first.
 func (r *record) task() core.Task {
-	t := core.Task{
-		ID: r.TaskID, DropID: r.DropID, Drop: r.Drop, Title: r.Title, Agent: r.Agent, Priority: r.Priority, Project: r.Project, Type: r.Type,
-		CreatedAt: r.CreatedAt, ChangedAt: r.lastEvent(), Status: r.Status, StatusAt: r.lastEvent(), Reason: r.Reason, Answered: r.Answered, Result: r.Result,
-		ResumedAt: r.ResumedAt, GoneAt: r.GoneAt, ArchivedAt: r.ArchivedAt, Attempt: r.Attempt, Dispatch: r.Dispatch, Wakes: r.Wakes, Heard: r.Heard,
-		RowID: r.RowID, Unverified: r.Unverified,
-	}
+	t := r.Task
+	t.ChangedAt, t.StatusAt = r.lastEvent(), r.lastEvent()
 	if t.Status == "" {
 		t.Status = pipeline.New
 	}
-	for i, s := range r.Steps {
-		own := core.Step{ID: i + 1, Title: s.Title, Done: s.Done, RowID: s.RowID}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		s.ID = i + 1
 		if s.RowID != "" {
-			own.Shown = core.StepShown{Title: s.Title, Done: s.Done}
+			s.Shown = core.StepShown{Title: s.Title, Done: s.Done}
 		}
-		t.Steps = append(t.Steps, own)
 	}
 	t.LastStep = len(t.Steps)
 	r.lastMove(&t)
@@ -126,10 +95,10 @@ func (r *record) lastMove(t *core.Task) {
 func (r *record) did() []core.Done {
 	var all []core.Done
 	if r.DropID != "" && r.RowID != "" {
-		all = append(all, core.Done{ID: core.DropCommand(r.DropID, r.TaskID), Task: r.TaskID, At: r.CreatedAt, Drop: r.Drop})
+		all = append(all, core.Done{ID: core.DropCommand(r.DropID, r.ID), Task: r.ID, At: r.CreatedAt, Drop: r.Drop})
 	}
 	for _, u := range r.Updates {
-		all = append(all, core.Done{ID: core.DropCommand(u.ID, r.TaskID), Task: r.TaskID, At: r.lastEvent(), Sum: u.Sum, Drop: u.Drop})
+		all = append(all, core.Done{ID: core.DropCommand(u.ID, r.ID), Task: r.ID, At: r.lastEvent(), Sum: u.Sum, Drop: u.Drop})
 	}
 	return all
 }
