@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -11,24 +10,22 @@ import (
 	"otm/pipeline"
 )
 
-func (c *Config) fillAgents(f *file) (problems []string) {
+func (c *Config) fillAgents(f *file, p *problemList) {
 	folded, users := map[string]string{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
-		a, agentProblems := agentOf(name, f.Agents[name], c.home)
-		problems = append(problems, agentProblems...)
+		a := c.agentOf(name, f.Agents[name], p)
 		for _, alias := range slices.Compact([]string{pipeline.FoldName(name), pipeline.FoldName(a.Label)}) {
 			if other, taken := folded[alias]; taken && other != name {
-				problems = append(problems, fmt.Sprintf("agents.%s: is the same as agents.%s: names and labels are compared without case, spaces, - and _", name, other))
+				p.add("agents."+name, "is the same as agents.%s: names and labels are compared without case, spaces, - and _", other)
 			}
 			folded[alias] = name
 		}
 		if other, taken := users[a.User]; taken && a.User != "" {
-			problems = append(problems, fmt.Sprintf("agents.%s.slack_user: is that of agents.%s: a row would not show whose task it is", name, other))
+			p.add("agents."+name+".slack_user", "is that of agents.%s: a row would not show whose task it is", other)
 		}
 		users[a.User] = name
 		c.Agents = append(c.Agents, a)
 	}
-	return problems
 }
 
 // isPlaceholder reports whether an argument can only be meant as a placeholder. Within
@@ -43,17 +40,15 @@ func isPlaceholder(arg string) bool {
 // placeholders are those that the dispatcher replaces.
 var placeholders = []string{"{message}", "{agent}", "{task}", "{file}", "{dir}"}
 
-func agentOf(name string, t agentTable, home string) (a pipeline.Agent, problems []string) {
-	problem := func(key, format string, args ...any) {
-		problems = append(problems, fmt.Sprintf("agents.%s%s: %s", name, key, fmt.Sprintf(format, args...)))
-	}
-	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: cmp.Or(t.Label, name), User: t.SlackUser, GatewayAgent: cmp.Or(t.GatewayAgent, name), Source: pipeline.SourceOTM}
+func (c *Config) agentOf(name string, t agentTable, p *problemList) pipeline.Agent {
+	table := "agents." + name
+	a := pipeline.Agent{Name: pipeline.CleanName(name), Label: cmp.Or(t.Label, name), User: t.SlackUser, GatewayAgent: cmp.Or(t.GatewayAgent, name), Source: pipeline.SourceOTM}
 	if !pipeline.ValidAgentName(name) {
-		problem("", "%q is not a name for an agent: use at most %d letters, digits, spaces, '.', '-' and '_'", name, pipeline.MaxAgentName)
+		p.add(table, "%q is not a name for an agent: use at most %d letters, digits, spaces, '.', '-' and '_'", name, pipeline.MaxAgentName)
 	}
 	for _, is := range []string{name, a.Label} {
 		if pipeline.IsSharedQueue(is) {
-			problem("", "%q stands for the tasks that any agent may claim: give this agent another name and label", is)
+			p.add(table, "%q stands for the tasks that any agent may claim: give this agent another name and label", is)
 			break
 		}
 	}
@@ -62,7 +57,7 @@ func agentOf(name string, t agentTable, home string) (a pipeline.Agent, problems
 	case "human":
 		a.Person = true
 	default:
-		problem(".kind", "%q: want ai or human", t.Kind)
+		p.add(table+".kind", "%q: want ai or human", t.Kind)
 	}
 	a.Trigger = pipeline.Trigger(t.Trigger)
 	switch a.Trigger {
@@ -74,30 +69,30 @@ func agentOf(name string, t agentTable, home string) (a pipeline.Agent, problems
 	case pipeline.TriggerGateway, pipeline.TriggerNone:
 	case pipeline.TriggerExec:
 		if len(t.Command) == 0 {
-			problem(".command", "is missing: the trigger exec starts it")
+			p.add(table+".command", "is missing: the trigger exec starts it")
 		}
 	default:
-		problem(".trigger", "%q: want gateway, exec or none", t.Trigger)
+		p.add(table+".trigger", "%q: want gateway, exec or none", t.Trigger)
 	}
-	a.Command = program(t.Command, home, func(err error) { problem(".command", "%v", err) })
+	a.Command = c.program(table+".command", t.Command, p)
 	for _, arg := range t.Command {
 		if isPlaceholder(arg) && !slices.Contains(placeholders, arg) {
-			problem(".command", "%s is not known: use %s", arg, strings.Join(placeholders, ", "))
+			p.add(table+".command", "%s is not known: use %s", arg, strings.Join(placeholders, ", "))
 		}
 	}
 	if a.Person && len(t.Command) > 0 {
-		problem(".command", "a person is not started: leave it out, or write kind = \"ai\"")
+		p.add(table+".command", "a person is not started: leave it out, or write kind = \"ai\"")
 	}
 	if a.Person {
 		a.Trigger = pipeline.TriggerNone
-		return a, problems
+		return a
 	}
-	a.Workspace = expand(t.Workspace, home)
+	a.Workspace = expand(t.Workspace, c.home)
 	switch {
 	case t.Workspace == "":
-		problem(".workspace", "is missing: an agent of kind ai needs one")
+		p.add(table+".workspace", "is missing: an agent of kind ai needs one")
 	case !filepath.IsAbs(a.Workspace):
-		problem(".workspace", "%q is not absolute", t.Workspace)
+		p.add(table+".workspace", "%q is not absolute", t.Workspace)
 	}
-	return a, problems
+	return a
 }

@@ -108,6 +108,21 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("configuration %q: %s", e.Path, strings.Join(e.Problems, "; "))
 }
 
+// problemList is what is wrong with a configuration.
+type problemList []string
+
+// add notes what is wrong with a key.
+func (p *problemList) add(key, format string, args ...any) {
+	*p = append(*p, key+": "+fmt.Sprintf(format, args...))
+}
+
+// check notes an error, if there is one, that the value of a key has.
+func (p *problemList) check(key string, err error) {
+	if err != nil {
+		p.add(key, "%v", err)
+	}
+}
+
 // Load reads the configuration of a data directory. SLACK_API_URL and
 // OPENCLAW_GATEWAY_URL override its addresses. The error is an *Error if the file
 // is wrong.
@@ -126,100 +141,87 @@ func Load(dir string, getenv func(string) string) (*Config, error) {
 // Parse is Load for a text of otm.toml.
 func Parse(dir string, data []byte, getenv func(string) string) (*Config, error) {
 	path := filepath.Join(dir, FileName)
-	f, problems := parse(data)
+	f, p := parse(data)
 	if f == nil {
-		return nil, &Error{Path: path, Problems: problems}
+		return nil, &Error{Path: path, Problems: p}
 	}
 	c := &Config{Dir: dir, home: getenv("HOME"), Slack: f.Slack.Slack, Board: f.Board, Store: f.Store, Gateway: f.Gateway.Gateway, Notify: f.Notify, Times: pipeline.DefaultTimes}
-	problem := func(key string, err error) {
-		if err != nil {
-			problems = append(problems, key+": "+err.Error())
-		}
-	}
 	c.Slack.URL = cmp.Or(getenv("SLACK_API_URL"), c.Slack.URL, defaultSlackURL)
 	c.Slack.TokenEnv, c.Slack.TokenFile = cmp.Or(c.Slack.TokenEnv, defaultSlackEnv), c.abs(c.Slack.TokenFile)
-	problem("slack.api_url or SLACK_API_URL", CheckURL(c.Slack.URL, "http", "https"))
-	problems = append(problems, c.fillSlack(f)...)
+	p.check("slack.api_url or SLACK_API_URL", CheckURL(c.Slack.URL, "http", "https"))
+	c.fillSlack(f, &p)
 	if u := c.Store.URL; u != "" && !strings.HasPrefix(u, "postgres://") {
-		problem("store.url", errors.New("must begin with postgres://")) // the text may hold a secret
+		p.add("store.url", "must begin with postgres://") // the text may hold a secret
 	}
 	c.Gateway.URL = cmp.Or(getenv("OPENCLAW_GATEWAY_URL"), c.Gateway.URL, defaultGatewayURL)
 	c.Gateway.TokenEnv, c.Gateway.TokenFile = cmp.Or(c.Gateway.TokenEnv, defaultGatewayEnv), c.abs(c.Gateway.TokenFile)
 	c.Gateway.Config = c.abs(c.Gateway.Config)
-	problem("gateway.url or OPENCLAW_GATEWAY_URL", CheckURL(c.Gateway.URL, "ws", "wss"))
-	problems = append(problems, c.fillAgents(f)...)
-	problems = append(problems, c.fillReviewers(f)...)
-	problems = append(problems, c.fillTypes(f)...)
-	c.Advise = program(f.Retry.Advise, c.home, func(err error) { problem("retry.advise", err) })
-	c.Notify.fill(c.home, c.abs, problem)
+	p.check("gateway.url or OPENCLAW_GATEWAY_URL", CheckURL(c.Gateway.URL, "ws", "wss"))
+	c.fillAgents(f, &p)
+	c.fillReviewers(f, &p)
+	c.fillTypes(f, &p)
+	c.Advise = c.program("retry.advise", f.Retry.Advise, &p)
+	c.Notify.fill(c, &p)
 	c.Board.Listen = cmp.Or(c.Board.Listen, DefaultListen)
-	problem("board.listen", checkListen(c.Board.Listen))
-	problems = append(problems, c.fillTimes(f)...)
-	if len(problems) > 0 {
-		return nil, &Error{Path: path, Problems: problems}
+	p.check("board.listen", checkListen(c.Board.Listen))
+	c.fillTimes(f, &p)
+	if len(p) > 0 {
+		return nil, &Error{Path: path, Problems: p}
 	}
 	return c, nil
 }
 
-func (c *Config) fillSlack(f *file) (problems []string) {
+func (c *Config) fillSlack(f *file, p *problemList) {
 	c.Slack.Budget, c.Slack.Columns = DefaultSlackBudget, map[pipeline.Field]string{}
 	if b := f.Slack.Budget; b != nil {
 		c.Slack.Budget, c.Slack.BudgetSet = *b, true
 	}
 	if !(c.Slack.Budget >= 0 && c.Slack.Budget <= 1000) { // nan is neither
-		problems = append(problems, fmt.Sprintf("slack.budget: %v is out of range: want a share such as 0.5, or 0 for no limit", c.Slack.Budget))
+		p.add("slack.budget", "%v is out of range: want a share such as 0.5, or 0 for no limit", c.Slack.Budget)
 	}
 	eachSet(f.Slack.Columns, func(key, name string) {
 		c.Slack.Columns[pipeline.Field(key)] = name
 		if name == "" {
-			problems = append(problems, fmt.Sprintf("slack.columns.%s: is empty", key))
+			p.add("slack.columns."+key, "is empty")
 		}
 	})
-	return problems
 }
 
 // minKeepEvents is the least time that the store keeps events: programs that were off, and
 // outlets that took nothing, read there what came up meanwhile.
 const minKeepEvents = 168 * time.Hour
 
-func (c *Config) fillTimes(f *file) (problems []string) {
+func (c *Config) fillTimes(f *file, p *problemList) {
 	t := &c.Times
 	times := map[string]*time.Duration{
 		"settle_after": &t.SettleAfter, "adopt_after": &t.AdoptAfter, "redeliver_after": &t.RedeliverAfter, "rewake_after": &t.RewakeAfter,
 		"update_wait": &t.UpdateWait, "silent_after": &t.SilentAfter, "dedup_give_up": &t.DedupGiveUp, "keep_processed": &t.KeepProcessed, "archive_after": &t.ArchiveAfter, "keep_events": &t.KeepEvents,
 	}
-	eachSet(f.Times, func(key, text string) {
-		d, problem := duration(text)
-		if problem != "" {
-			problems = append(problems, fmt.Sprintf("times.%s: %s", key, problem))
-		}
-		*times[key] = d
-	})
+	eachSet(f.Times, func(key, text string) { *times[key] = p.duration("times."+key, text) })
 	if t.KeepEvents > 0 && t.KeepEvents < minKeepEvents {
-		problems = append(problems, fmt.Sprintf("times.keep_events: %v is too short: want 168h or more, or 0 for ever", t.KeepEvents))
+		p.add("times.keep_events", "%v is too short: want 168h or more, or 0 for ever", t.KeepEvents)
 	}
 	if n := f.Gateway.RewakeMax; n != nil {
 		t.RewakeMax = *n
 	}
 	if t.MaxRunning = f.Limits.MaxRunning; t.MaxRunning < 0 {
-		problems = append(problems, fmt.Sprintf("limits.max_running: %d is negative", t.MaxRunning))
+		p.add("limits.max_running", "%d is negative", t.MaxRunning)
 	}
 	if t.RewakeMax < 0 {
-		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", t.RewakeMax))
+		p.add("gateway.rewake_max", "%d is negative", t.RewakeMax)
 	}
-	return problems
 }
 
-// duration reads a duration. problem is "" if it is one.
-func duration(text string) (d time.Duration, problem string) {
+// duration reads the duration of a key.
+func (p *problemList) duration(key, text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		problem = fmt.Sprintf("%q is not a duration such as 15s or 10m", text)
+		p.add(key, "%q is not a duration such as 15s or 10m", text)
 	case d < 0:
-		problem = fmt.Sprintf("%q is negative", text)
+		p.add(key, "%q is negative", text)
 	}
-	return d, problem
+	return d
 }
 
 // SecretEnv lists the environment variables that hold secrets, or lead to one.
@@ -249,15 +251,15 @@ func Secret(file, env string, getenv func(string) string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// program returns a command with the path of its program expanded.
-func program(argv []string, home string, problem func(error)) []string {
+// program returns the command of a key, with the path of its program expanded.
+func (c *Config) program(key string, argv []string, p *problemList) []string {
 	if len(argv) == 0 {
 		return nil
 	}
 	if argv[0] == "" {
-		problem(errors.New("the first element, the program to start, is empty"))
+		p.add(key, "the first element, the program to start, is empty")
 	}
-	return append([]string{expand(argv[0], home)}, argv[1:]...)
+	return append([]string{expand(argv[0], c.home)}, argv[1:]...)
 }
 
 // abs makes a path absolute that is relative to the data directory; "" stays.

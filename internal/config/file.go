@@ -108,7 +108,7 @@ type timesTable struct {
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // parse returns nil if the text could not be read to its end.
-func parse(data []byte) (*file, []string) {
+func parse(data []byte) (*file, problemList) {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.IndexByte(data, 0) >= 0 {
 		return nil, []string{"the file is UTF-16 or holds NUL bytes: save it as UTF-8"}
 	}
@@ -122,12 +122,12 @@ func parse(data []byte) (*file, []string) {
 	case err == nil:
 		return f, nil
 	case errors.As(err, &strict):
-		var problems []string
+		var p problemList
 		for _, e := range strict.Errors {
 			line, _ := e.Position()
-			problems = append(problems, fmt.Sprintf("line %d: unknown key %s", line, strings.Join(e.Key(), ".")))
+			p.add(fmt.Sprintf("line %d", line), "unknown key %s", strings.Join(e.Key(), "."))
 		}
-		return f, problems
+		return f, p
 	case errors.As(err, &wrong):
 		line, column := wrong.Position()
 		return nil, []string{fmt.Sprintf("line %d, column %d: %s", line, column, plainly(wrong))}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -45,12 +44,12 @@ const (
 	defaultWebhookEnv  = "OTM_WEBHOOK_SECRET"
 )
 
-// fill fills in defaults, and calls problem for each wrong value. abs makes a path absolute.
-func (n *Notify) fill(home string, abs func(string) string, problem func(key string, err error)) {
-	n.Command = program(n.Command, home, func(err error) { problem("notify.command", err) })
+// fill fills in the defaults of outlets.
+func (n *Notify) fill(c *Config, p *problemList) {
+	n.Command = c.program("notify.command", n.Command, p)
 	for _, what := range n.What {
 		if !slices.Contains(notifyKinds, what) {
-			problem("notify.what", fmt.Errorf("%q: there is %s", what, strings.Join(notifyKinds, ", ")))
+			p.add("notify.what", "%q: there is %s", what, strings.Join(notifyKinds, ", "))
 		}
 	}
 	if n.Quiet != "" {
@@ -58,20 +57,20 @@ func (n *Notify) fill(home string, abs func(string) string, problem func(key str
 		begin, err := time.Parse("15:04", strings.TrimSpace(from))
 		end, err2 := time.Parse("15:04", strings.TrimSpace(to))
 		if err != nil || err2 != nil || begin.Equal(end) {
-			problem("notify.quiet", fmt.Errorf("%q is not a span such as 22:00-07:00", n.Quiet))
+			p.add("notify.quiet", "%q is not a span such as 22:00-07:00", n.Quiet)
 		}
 		midnight := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
 		n.from, n.to = begin.Sub(midnight), end.Sub(midnight)
 	}
 	n.Telegram.URL = cmp.Or(n.Telegram.URL, defaultTelegramURL)
-	problem("notify.telegram.api_url", CheckURL(n.Telegram.URL, "http", "https"))
+	p.check("notify.telegram.api_url", CheckURL(n.Telegram.URL, "http", "https"))
 	n.Telegram.TokenEnv = cmp.Or(n.Telegram.TokenEnv, defaultTelegramEnv)
-	n.Telegram.TokenFile = abs(n.Telegram.TokenFile)
+	n.Telegram.TokenFile = c.abs(n.Telegram.TokenFile)
 	if n.Webhook.URL != "" {
-		problem("notify.webhook.url", CheckURL(n.Webhook.URL, "http", "https"))
+		p.check("notify.webhook.url", CheckURL(n.Webhook.URL, "http", "https"))
 	}
 	n.Webhook.SecretEnv = cmp.Or(n.Webhook.SecretEnv, defaultWebhookEnv)
-	n.Webhook.SecretFile = abs(n.Webhook.SecretFile)
+	n.Webhook.SecretFile = c.abs(n.Webhook.SecretFile)
 }
 
 // Silent reports whether a time lies in the quiet hours of this machine's clock.
