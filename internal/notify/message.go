@@ -146,67 +146,76 @@ func problem(item Item, text string) Item {
 	return item
 }
 
+// moves are the moves that are news, by the status that the task got.
+var moves = map[pipeline.Status]struct {
+	kind  Kind
+	code  explain.Code // of the finding that has the next steps; "": there are none
+	after func(*core.Task) string
+}{
+	pipeline.Blocked: {Blocked, explain.Blocked, func(t *core.Task) string {
+		return fmt.Sprintf(": %s is blocked: %s", t.Agent, core.Excerpt(t.Reason))
+	}},
+	pipeline.AgentDone: {Review, explain.ToReview, func(t *core.Task) string {
+		return fmt.Sprintf(" completed by %s, to be reviewed. %s", t.Agent, core.Excerpt(t.Result))
+	}},
+	pipeline.Done: {Done, "", func(t *core.Task) string {
+		return fmt.Sprintf(" completed by %s. %s", t.Agent, core.Excerpt(t.Result))
+	}},
+	pipeline.Failed: {Failed, explain.SetFailed, failed},
+}
+
 // item returns the news of an event; nil: it is no news.
 func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
-	item := &Item{At: e.At, Task: e.Task, Update: e.Seq, Trace: e.Trace}
+	if ended, ok := e.Data.(core.DayEnded); ok {
+		return n.dayItem(ctx, e, ended)
+	}
 	retry, isRetry := e.Data.(core.RetryScheduled)
-	m, moved := e.Data.(core.TaskMoved)
-	day, ended := e.Data.(core.DayEnded)
-	switch {
-	case ended:
-		here := n.Now().Location()
-		from := day.From.In(here)
-		var text string
-		switch d, err := incident.Daily(ctx, n.Store, from, day.To.In(here)); {
-		case err == nil:
-			text = d.Text()
-		case ctx.Err() != nil:
-			return nil, err
-		default: // such as a damaged archive; it holds up no other news
-			text = fmt.Sprintf("%s: the day's report cannot be made: %v", from.Format(time.DateOnly), err)
-		}
-		*item = problem(Item{At: e.At, Update: e.Seq, Next: "otm daily"}, safe.Escape(text))
-		item.Kind = Daily
-		return item, nil
-	case !moved && !isRetry, e.By.Kind == core.Person && m.To != pipeline.Done, e.By.Kind == core.Board && m.To != pipeline.Done:
+	m, _ := e.Data.(core.TaskMoved)
+	news, isNews := moves[m.To]
+	byPerson := e.By.Kind == core.Person || e.By.Kind == core.Board
+	if !isRetry && !isNews || byPerson && m.To != pipeline.Done {
 		return nil, nil // who did it knows
-	case isRetry:
-		item.Kind, item.Next = Retry, "otm why "+e.Task.String()
-	case m.To == pipeline.Blocked:
-		item.Kind, item.Next = Blocked, stepOf(explain.Blocked, e.Task)
-	case m.To == pipeline.AgentDone:
-		item.Kind, item.Next, item.Or = Review, stepOf(explain.ToReview, e.Task), alternativeOf(explain.ToReview, e.Task)
-	case m.To == pipeline.Done:
-		item.Kind = Done
-	case m.To == pipeline.Failed:
-		item.Kind, item.Next, item.Or = Failed, stepOf(explain.SetFailed, e.Task), alternativeOf(explain.SetFailed, e.Task)
-	default:
-		return nil, nil
 	}
 	t, err := n.Store.Task(ctx, e.Task)
 	if err != nil {
 		return nil, err
 	}
-	if moved && item.Kind != Done && t.Status != m.To {
+	if isNews && m.To != pipeline.Done && t.Status != m.To {
 		return nil, nil // it went on since
 	}
-	item.Title, item.Agent = t.Title, t.Agent
+	item := &Item{Kind: news.kind, At: e.At, Task: e.Task, Title: t.Title, Agent: t.Agent, Update: e.Seq, Trace: e.Trace}
 	w := words{e.Task.String() + " ", core.Excerpt(t.Title), ""}
-	switch item.Kind {
-	case Blocked:
-		w.after = fmt.Sprintf(": %s is blocked: %s", t.Agent, core.Excerpt(t.Reason))
-	case Review:
-		w.after = fmt.Sprintf(" completed by %s, to be reviewed. %s", t.Agent, core.Excerpt(t.Result))
-	case Done:
-		w.after = fmt.Sprintf(" completed by %s. %s", t.Agent, core.Excerpt(t.Result))
-	case Failed:
-		w.after = failed(t)
-	case Retry:
+	if isRetry {
+		item.Kind, item.Next = Retry, "otm why "+e.Task.String()
 		w = n.retried(w, t, retry)
+	} else {
+		w.after = news.after(t)
+		f := explain.New(news.code).On(e.Task)
+		if item.Next = f.Next(time.Time{}); news.kind != Blocked {
+			item.Or = f.Or(time.Time{})
+		}
 	}
 	item.words = words{w.before, safe.Escape(w.title), safe.Escape(strings.TrimRight(w.after, ": "))}
 	item.Text = item.line(plain)
 	return item, nil
+}
+
+// dayItem is the news of the end of a day.
+func (n *Notifier) dayItem(ctx context.Context, e *core.Event, day core.DayEnded) (*Item, error) {
+	here := n.Now().Location()
+	from := day.From.In(here)
+	var text string
+	switch d, err := incident.Daily(ctx, n.Store, from, day.To.In(here)); {
+	case err == nil:
+		text = d.Text()
+	case ctx.Err() != nil:
+		return nil, err
+	default: // such as a damaged archive; it holds up no other news
+		text = fmt.Sprintf("%s: the day's report cannot be made: %v", from.Format(time.DateOnly), err)
+	}
+	item := problem(Item{At: e.At, Update: e.Seq, Next: "otm daily"}, safe.Escape(text))
+	item.Kind = Daily
+	return &item, nil
 }
 
 // failed says that a task is a dead letter.
@@ -234,16 +243,4 @@ func (n *Notifier) retried(w words, t *core.Task, retry core.RetryScheduled) wor
 		}
 	}
 	return w
-}
-
-// stepOf is the next step of a finding about a task, as otm why gives it.
-func stepOf(code explain.Code, id pipeline.TaskID) string {
-	f := explain.New(code).On(id)
-	return f.Next(time.Time{})
-}
-
-// alternativeOf returns another step than the next one of an item.
-func alternativeOf(code explain.Code, id pipeline.TaskID) string {
-	f := explain.New(code).On(id)
-	return f.Or(time.Time{})
 }
