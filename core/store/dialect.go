@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -47,7 +46,6 @@ const (
 
 // engine is a database: what SQLite and PostgreSQL do differently.
 type engine interface {
-	name() string // for errors
 	// write runs fn in a transaction, which it undoes if fn fails. fn may run again.
 	write(ctx context.Context, d durability, fn func(tx) error) error
 	// read runs fn on a snapshot.
@@ -95,7 +93,7 @@ func openSQLite(ctx context.Context, dir, path string, o Options, lost engine) (
 			return nil, err
 		}
 	}
-	db, err := sqlite.Open(ctx, path, sqlite.Options{BusyTimeout: o.BusyTimeout, Readers: o.Readers})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{BusyTimeout: o.BusyTimeout})
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +102,6 @@ func openSQLite(ctx context.Context, dir, path string, o Options, lost engine) (
 
 // newLock is the lock of who makes a database.
 func newLock(dir string) string { return filepath.Join(dir, "locks", "new-store") }
-
-func (e *sqliteEngine) name() string { return e.path }
 
 func (e *sqliteEngine) write(ctx context.Context, d durability, fn func(tx) error) error {
 	if d == unsynced {
@@ -207,17 +203,15 @@ func (e *sqliteEngine) close() error { return errors.Join(e.db.Close(), e.releas
 // postgres is PostgreSQL. Transactions run side by side: those of the same tasks wait
 // for each other by the locks of forUpdate, and all that have events by the row of the
 // counter.
-type postgres struct {
-	pool *sql.DB
-	host string
-}
+type postgres struct{ pool *sql.DB }
 
 // Timeouts of PostgreSQL, so that no transaction of ours holds another up for long.
 const (
 	lockTimeout = "10s"
 	idleTimeout = "60s"
 	maxTries    = 20 // of a transaction that met another one
-	maxIdle     = 4  // connections that wait for use
+	maxOpen     = 8  // connections
+	maxIdle     = 4  // of them, those that wait for use
 )
 
 func openPostgres(o Options) (e *postgres, name string, err error) {
@@ -229,13 +223,11 @@ func openPostgres(o Options) (e *postgres, name string, err error) {
 	c.RuntimeParams["statement_timeout"] = idleTimeout
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = idleTimeout
 	pool := stdlib.OpenDB(*c)
-	pool.SetMaxOpenConns(cmp.Or(o.Readers, 4) + 4)
+	pool.SetMaxOpenConns(maxOpen)
 	pool.SetMaxIdleConns(maxIdle)
 	name = net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
-	return &postgres{pool: pool, host: name}, name, nil
+	return &postgres{pool}, name, nil
 }
-
-func (e *postgres) name() string { return e.host }
 
 func (e *postgres) write(ctx context.Context, d durability, fn func(tx) error) error {
 	return withKind(e.retry(ctx, d, fn))

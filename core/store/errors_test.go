@@ -65,13 +65,13 @@ func TestMigratesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(50*time.Millisecond, cancel) // instead of ten seconds
-	if err := migrate(ctx, e); !errors.Is(err, context.Canceled) {
+	if err := migrate(ctx, e, e.path); !errors.Is(err, context.Canceled) {
 		t.Errorf("it was migrated while another program used it: %v", err)
 	}
 	if err := older.Release(); err != nil {
 		t.Error(err)
 	}
-	if err := migrate(t.Context(), e); err != nil {
+	if err := migrate(t.Context(), e, e.path); err != nil {
 		t.Error(err)
 	}
 	var held *lock.HeldError

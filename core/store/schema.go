@@ -55,9 +55,9 @@ func migrationsOf(files fs.FS) ([]migration, error) {
 }
 
 // migrate brings the schema up to date, and has it stay as it is until the engine is
-// closed. A schema that is newer than this program is a *NewerError; a *SharedError says
+// closed. name is that of the database. A schema that is newer than this program is a *NewerError; a *SharedError says
 // that programs of an older version run.
-func migrate(ctx context.Context, db engine) error {
+func migrate(ctx context.Context, db engine, name string) error {
 	known, err := migrationsOf(migrationFiles)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func migrate(ctx context.Context, db engine) error {
 		case err != nil:
 			return err
 		case found > latest:
-			return &NewerError{Name: db.name(), Found: found, Known: latest}
+			return &NewerError{Name: name, Found: found, Known: latest}
 		case found == latest:
 			return nil
 		}

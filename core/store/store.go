@@ -24,9 +24,6 @@ type Options struct {
 	// an error that matches sqlite.ErrBusy. If zero, 10 seconds.
 	BusyTimeout time.Duration
 
-	// Readers is how many goroutines may read at a time; others wait. If zero, 4.
-	Readers int
-
 	// URL names a PostgreSQL database, such as postgres://otm@db.example/otm, which is used
 	// instead of otm.db.
 	URL string
@@ -83,7 +80,7 @@ func openStore(ctx context.Context, dir string, o Options, lost engine) (*Store,
 	if err != nil {
 		return nil, explain(err, s.name)
 	}
-	if err = migrate(ctx, s.db); err == nil {
+	if err = migrate(ctx, s.db, s.name); err == nil {
 		err = identify(ctx, s, dir, o)
 	}
 	if err != nil {
