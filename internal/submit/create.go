@@ -21,7 +21,6 @@ import (
 	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
-	"otm/pipeline/rendering"
 )
 
 // create is otm-create.
@@ -352,16 +351,11 @@ func (r *create) deliverKey(ids *counter.Counter, k *counter.Key) (dropped, erro
 // handled since: its task has a rendering, whatever stands in that, or its file was
 // settled.
 func (r *create) known(k *counter.Key) (bool, error) {
-	_, err := durable.Stat(rendering.Path(r.dir, k.TaskID))
-	switch {
-	case err == nil:
-		return true, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return false, err
+	known, err := r.ids.Exists(k.TaskID)
+	for _, dir := range []string{inbox.ProcessedDir, inbox.FailedDir} {
+		if !known && err == nil {
+			known, err = r.box.IsSettled(dir, k.Name)
+		}
 	}
-	settled, err := r.box.IsSettled(inbox.ProcessedDir, k.Name)
-	if settled || err != nil {
-		return settled, err
-	}
-	return r.box.IsSettled(inbox.FailedDir, k.Name)
+	return known, err
 }

@@ -128,7 +128,8 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 		u.TaskID = id
 	}
 	u.By = r.Getenv("OTM_AGENT")
-	if !c.Flags().Changed("run") && u.TaskID != 0 && u.TaskID == r.taskOfShell() {
+	// The task for which OTM started the agent in whose shell we run.
+	if own, err := pipeline.ParseTaskID(r.Getenv("OTM_TASK_ID")); err == nil && own == u.TaskID && !c.Flags().Changed("run") {
 		u.Run, _ = strconv.Atoi(r.Getenv("OTM_RUN"))
 	}
 	if c.Flags().Changed("status") {
@@ -139,15 +140,6 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 		u.Status = s
 	}
 	return &u, nil
-}
-
-// taskOfShell is the task for which OTM started the agent in whose shell we run; 0: none.
-func (r *update) taskOfShell() pipeline.TaskID {
-	id, err := pipeline.ParseTaskID(r.Getenv("OTM_TASK_ID"))
-	if err != nil {
-		return 0
-	}
-	return id
 }
 
 // refuse names the problem of a flag, and hints at the corrected line.

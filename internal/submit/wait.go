@@ -52,22 +52,21 @@ func (b *base) await(ctx context.Context, drops []dropped) error {
 			b.Note("the update of %v is queued; do not send it again", d.id)
 		}
 	}
-	e := cli.Exit(cli.TryLater)
+	e := cli.Exit(cli.Failed)
 	switch {
-	case failed:
-		e.Code = cli.Failed
-	case len(drops) > 0:
+	case len(drops) == 0 && !failed:
+		return nil
+	case !failed:
 		b.Note("that is no failure (exit %d): the injector brings it in as soon as it runs", cli.TryLater)
+		e.Code = cli.TryLater
 	}
-	switch {
-	case len(drops) > 1:
-		return e.Hint("otm why --all")
-	case len(drops) == 1:
-		return e.Hint("otm why %v", drops[0].id)
-	case failed:
+	switch len(drops) {
+	case 0:
 		return e
+	case 1:
+		return e.Hint("otm why %v", drops[0].id)
 	}
-	return nil
+	return e.Hint("otm why --all")
 }
 
 func (b *base) settled(d dropped) (inbox.Result, bool, error) {
