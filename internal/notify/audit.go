@@ -83,6 +83,12 @@ func (a *Audit) Once(ctx context.Context) error {
 	return a.keep(&next)
 }
 
+// line is what the audit says of an event.
+type line struct {
+	seq  int64
+	text string
+}
+
 // mirror posts the lines of a task for its events from first to the one of a number. again
 // says that some may have been posted already.
 func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Event, to int64, again bool) error {
@@ -98,8 +104,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 		return err
 	}
 	var s core.State // as of each event; it stays empty where an archive is damaged
-	var seqs []int64
-	var texts []string
+	var said []line
 	for i := range events {
 		e := &events[i]
 		if e.Seq > to {
@@ -113,10 +118,10 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 			then = t
 		}
 		if lines := a.lines(e, then); e.Seq >= first.Seq && len(lines) > 0 {
-			seqs, texts = append(seqs, e.Seq), append(texts, strings.Join(lines, "\n"))
+			said = append(said, line{e.Seq, strings.Join(lines, "\n")})
 		}
 	}
-	if len(texts) == 0 {
+	if len(said) == 0 {
 		return nil
 	}
 	thread, err := a.thread(ctx, t, first, again)
@@ -129,19 +134,16 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 			return err
 		}
 		for _, m := range marked {
-			for len(seqs) > 0 && m.Store == a.StoreID && seqs[0] <= m.Seq {
-				seqs, texts = seqs[1:], texts[1:]
-			}
+			said = slices.DeleteFunc(said, func(l line) bool { return l.seq <= m.Seq })
 		}
 	}
 	anew := false
-	for len(texts) > 0 {
-		text, n := texts[0], 1
-		for n < len(texts) && len(text)+len(texts[n]) < slackLimit {
-			text += "\n" + texts[n]
-			n++
+	for len(said) > 0 {
+		text, n := said[0].text, 1
+		for ; n < len(said) && len(text)+len(said[n].text) < slackLimit; n++ {
+			text += "\n" + said[n].text
 		}
-		_, err := a.post(ctx, thread, text, slacklist.Mark{Store: a.StoreID, Task: id.String(), Seq: seqs[n-1]})
+		_, err := a.post(ctx, thread, text, slacklist.Mark{Store: a.StoreID, Task: id.String(), Seq: said[n-1].seq})
 		if e, ok := errors.AsType[*pipeline.BoardError](err); ok && e.Class == pipeline.Refused && !anew {
 			anew = true // the thread may be gone; if it is the channel, that is refused too
 			if thread, err = a.begin(ctx, t, ""); err == nil {
@@ -151,7 +153,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 		if err != nil {
 			return err
 		}
-		seqs, texts = seqs[n:], texts[n:]
+		said = said[n:]
 	}
 	return nil
 }
@@ -168,7 +170,7 @@ func (a *Audit) thread(ctx context.Context, t *core.Task, first *core.Event, aga
 			return "", err
 		}
 		for _, m := range marked {
-			if m.Store == a.StoreID && m.Task == t.ID.String() {
+			if m.Task == t.ID.String() {
 				ts = m.TS
 			}
 		}
@@ -210,7 +212,7 @@ func (a *Audit) post(ctx context.Context, thread, text string, mark slacklist.Ma
 	}
 }
 
-// marked returns the marks of messages since a time. Without the right to read the channel it
+// marked returns our marks of messages since a time. Without the right to read the channel it
 // finds none, and a line may come twice.
 func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]slacklist.Mark, error) {
 	found, err := a.Chat.Marked(ctx, a.Channel, thread, since.Add(-auditSkew))
@@ -218,7 +220,7 @@ func (a *Audit) marked(ctx context.Context, thread string, since time.Time) ([]s
 		a.Log.Warn("the audit may repeat lines, as it may not read its channel", "err", err)
 		return nil, nil
 	}
-	return found, err
+	return slices.DeleteFunc(found, func(m slacklist.Mark) bool { return m.Store != a.StoreID }), err
 }
 
 // lines returns the lines of an event. t is the task as it was after the event.
