@@ -65,9 +65,9 @@ const (
 type Runner struct {
 	Outbox core.Outbox
 	Sinks  map[core.Sink]Deliverer // a sink that is missing is left to other processes
-	Now    func() time.Time        // nil: time.Now
-	Lease  time.Duration           // of each effect, renewed while it is delivered; zero: 15 seconds
-	Wait   time.Duration           // for other processes, see Run; zero: 10 seconds
+	Now    func() time.Time
+	Lease  time.Duration // of each effect, renewed while it is delivered; zero: 15 seconds
+	Wait   time.Duration // for other processes, see Run; zero: 10 seconds
 }
 
 // Run delivers the effects of tasks, or all that are due if none is given: to the
@@ -83,13 +83,6 @@ func (r *Runner) Run(ctx context.Context, tasks ...pipeline.TaskID) (map[pipelin
 		return nil, err
 	}
 	return run.left(ctx, tasks)
-}
-
-func (r *Runner) now() time.Time {
-	if r.Now == nil {
-		return time.Now()
-	}
-	return r.Now()
 }
 
 // run is one call of Run. It has leases of its own.
@@ -160,7 +153,7 @@ func (r *run) deliverOnce(ctx context.Context, tasks []pipeline.TaskID) (n int, 
 			if len(tasks) > 0 && len(left) == 0 {
 				return n, nil
 			}
-			effects, err := r.Outbox.Lease(ctx, sink, r.owner, r.now(), r.lease(), batch, left...)
+			effects, err := r.Outbox.Lease(ctx, sink, r.owner, r.Now(), r.lease(), batch, left...)
 			if err != nil {
 				return n, err
 			}
@@ -200,7 +193,7 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 			done = append(done, p)
 		case errors.Is(results[i].Err, ErrAgain):
 			r.times[key]--
-			p.Due = r.now()
+			p.Due = r.Now()
 			later = append(later, asked(p, results[i]))
 		case ctx.Err() != nil: // we were stopped, which is no failure
 			later = append(later, asked(p, results[i]))
@@ -224,7 +217,7 @@ func (r *run) guarded(ctx context.Context, sink core.Sink, effects []core.Pendin
 		switch {
 		case p == nil:
 		case len(effects) == 1:
-			results = []Result{{Err: &core.PanicError{Value: p}, Person: true, Asked: r.now()}}
+			results = []Result{{Err: &core.PanicError{Value: p}, Person: true, Asked: r.Now()}}
 		default:
 			results = nil
 			for i := range effects {
@@ -241,7 +234,7 @@ func (r *run) postponed(p core.Pending, why Result) core.Pending {
 	p.Tries++
 	p.Code, p.Error, p.Due = why.Code, why.Err.Error(), why.Due
 	if p.Due.IsZero() {
-		p.Due = r.now().Add(pause(p.Tries))
+		p.Due = r.Now().Add(pause(p.Tries))
 	}
 	return p
 }
@@ -276,7 +269,7 @@ func (r *run) renew(ctx context.Context, sink core.Sink, effects []core.Pending)
 			case <-ctx.Done():
 				return
 			case <-tick:
-				r.Outbox.Lease(ctx, sink, r.owner, r.now(), r.lease(), 0, core.TasksOf(effects)...)
+				r.Outbox.Lease(ctx, sink, r.owner, r.Now(), r.lease(), 0, core.TasksOf(effects)...)
 			}
 		}
 	})
@@ -379,7 +372,7 @@ func (r *run) freeDead(ctx context.Context, pending []core.Pending) error {
 		if p.Owner == "" || !isDead(p.Owner) {
 			continue
 		}
-		if now := r.now(); p.Sink == core.SinkBoard && p.AskedAt.Before(now) {
+		if now := r.Now(); p.Sink == core.SinkBoard && p.AskedAt.Before(now) {
 			p.AskedAt = now
 		}
 		dead = append(dead, p)

@@ -56,22 +56,20 @@ func (s *Store) durabilityOf(ctx context.Context, commands []core.Command) (dura
 // afterwards: a command that is refused, or panics, has written nothing.
 type work struct {
 	tx       tx
-	lock     string                         // ends the queries of states
-	now      time.Time                      // the latest time of a command
-	before   map[pipeline.TaskID]*core.Task // as they were; a missing one did not exist
-	known    map[string]bool                // the agents that had a state
-	loaded   int64                          // the last incident that there was
-	state    core.State                     // as it is
-	events   []core.Event                   // of all commands
-	imported []core.Done                    // commands from before the store, some of which may be known
-	done     map[string]core.Done           // the commands that are carried out now, by id
+	lock     string               // ends the queries of states
+	now      time.Time            // the latest time of a command
+	before   core.State           // as it was, without incidents
+	state    core.State           // as it is
+	events   []core.Event         // of all commands
+	imported []core.Done          // commands from before the store, some of which may be known
+	done     map[string]core.Done // the commands that are carried out now, by id
 }
 
 // load reads the states that the commands concern, in an order that all transactions
 // share, so that no two wait for each other.
 func (w *work) load(commands []core.Command) error {
-	w.before, w.known, w.done = map[pipeline.TaskID]*core.Task{}, map[string]bool{}, map[string]core.Done{}
 	w.state = core.State{Tasks: map[pipeline.TaskID]*core.Task{}, Agents: map[string]*core.AgentState{}}
+	w.done = map[string]core.Done{}
 	ids, names := map[pipeline.TaskID]bool{}, map[string]bool{}
 	for _, c := range commands {
 		if id, needs := core.IncidentsOf(c.Do); needs {
@@ -90,7 +88,7 @@ func (w *work) load(commands []core.Command) error {
 			return err
 		}
 		if t != nil {
-			w.before[id], w.state.Tasks[id] = t, t
+			w.state.Tasks[id] = t
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -99,18 +97,18 @@ func (w *work) load(commands []core.Command) error {
 			return err
 		}
 		if a != nil {
-			w.known[name], w.state.Agents[name] = true, a
+			w.state.Agents[name] = a
 		}
 	}
+	w.before = core.State{Tasks: maps.Clone(w.state.Tasks), Agents: maps.Clone(w.state.Agents), LastIncident: w.state.LastIncident}
 	return nil
 }
 
 // loadIncidents reads the incidents that stand or stood since a time, and the one of an id.
 func (w *work) loadIncidents(id int64, since time.Time) error {
-	if err := w.tx.QueryRow("SELECT coalesce(max(id), 0) FROM incidents").Scan(&w.loaded); err != nil {
+	if err := w.tx.QueryRow("SELECT coalesce(max(id), 0) FROM incidents").Scan(&w.state.LastIncident); err != nil {
 		return err
 	}
-	w.state.LastIncident = w.loaded
 	all, err := loadIncidents(w.tx, core.IncidentFilter{Since: since}, w.lock)
 	if err == nil && id != 0 {
 		var one []*core.Incident
@@ -202,10 +200,10 @@ func (w *work) carryOut(c core.Command) error {
 	}
 	if i, ok := c.Do.(core.Import); ok {
 		w.imported = append(w.imported, i.Did...)
-	}
-	if i, ok := c.Do.(core.Import); ok && len(events) > 0 {
-		for _, d := range i.Did { // what the former format carried out is not carried out again
-			w.done[d.ID] = d
+		for _, d := range i.Did {
+			if len(events) > 0 { // what the former format carried out is not carried out again
+				w.done[d.ID] = d
+			}
 		}
 	}
 	return nil
@@ -243,7 +241,7 @@ func (w *work) save() error {
 		if id == 0 {
 			continue
 		}
-		was, is := w.before[id], w.state.Tasks[id]
+		was, is := w.before.Tasks[id], w.state.Tasks[id]
 		if err := saveTask(w.tx, was, is); err != nil {
 			return err
 		}
@@ -252,12 +250,12 @@ func (w *work) save() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
-		if err := rowOfAgent(name, w.state.Agents[name]).save(w.tx, w.known[name]); err != nil {
+		if err := rowOfAgent(name, w.state.Agents[name]).save(w.tx, w.before.Agents[name] != nil); err != nil {
 			return err
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(incidents)) {
-		if err := rowOfIncident(w.state.Incidents[id]).save(w.tx, id <= w.loaded); err != nil {
+		if err := rowOfIncident(w.state.Incidents[id]).save(w.tx, id <= w.before.LastIncident); err != nil {
 			return err
 		}
 	}
