@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -184,7 +185,7 @@ func serveBrittle(t *testing.T) (b *brittle, change func(), newLink func() strin
 	t.Helper()
 	b = &brittle{title: "One"}
 	dir := filepath.Join(t.TempDir(), "page")
-	s := page.New(page.Options{Source: b, Dir: dir})
+	s := page.New(page.Options{Source: b, Dir: dir, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	changed := make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -40,9 +40,9 @@ const doTime = 45 * time.Second
 // Options configure a Server.
 type Options struct {
 	Source Source
-	Dir    string           // holds the unused codes
-	Log    *slog.Logger     // nil: no log
-	Now    func() time.Time // nil: time.Now
+	Dir    string // holds the unused codes
+	Log    *slog.Logger
+	Now    func() time.Time
 }
 
 // Server serves the page. Run must be running for pages to be live.
@@ -54,12 +54,6 @@ type Server struct {
 
 // New returns a server.
 func New(o Options) *Server {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	return &Server{opts: o, pass: strings.ToLower(rand.Text()), hub: newHub(o.Source, o.Now, o.Log)}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -81,7 +82,7 @@ func (f *fake) count() int {
 func newServer(t *testing.T) (*Server, *fake) {
 	t.Helper()
 	f := newFake()
-	return New(Options{Source: f, Dir: filepath.Join(t.TempDir(), "page"), Now: func() time.Time { return noon }}), f
+	return New(Options{Source: f, Dir: filepath.Join(t.TempDir(), "page"), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }}), f
 }
 
 // ask makes a request of its own page, with a session; change makes it another.
