@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,17 +33,10 @@ func (c *Config) AllAgents() (pipeline.Agents, error) {
 		return c.Agents, nil
 	}
 	listed := c.readList()
-	named, err := c.readOpenClaw()
-	for i := range named {
-		// The gateway knows best where an agent works. What we read of the file may be derived.
-		at := slices.IndexFunc(listed, func(l Listed) bool { return l.ID == named[i].ID && l.Workspace != "" })
-		if at >= 0 && named[i].derived {
-			named[i].Workspace = listed[at].Workspace
-		}
-	}
+	named, err := c.readOpenClaw(listed)
 	all := slices.Clone(c.Agents)
-	for _, a := range named {
-		all = addAgent(all, a.Listed, pipeline.SourceOpenClaw)
+	for _, l := range named {
+		all = addAgent(all, l, pipeline.SourceOpenClaw)
 	}
 	for _, l := range listed {
 		all = addAgent(all, l, pipeline.SourceGateway)
@@ -111,12 +105,6 @@ func (c *Config) readList() (agents []Listed) {
 // maxOpenClaw bounds openclaw.json, in bytes.
 const maxOpenClaw = 4 << 20
 
-// openClawAgent is an agent of openclaw.json.
-type openClawAgent struct {
-	Listed
-	derived bool // the file does not say where it works
-}
-
 // openClawEntry is an agent in either form of openclaw.json.
 type openClawEntry struct {
 	ID        string `json:"id"` // of the list
@@ -125,8 +113,9 @@ type openClawEntry struct {
 }
 
 // readOpenClaw reads the agents of openclaw.json: agents.entries, as 2026.9.6 writes it,
-// and agents.list, as 2026.3.13 does. A file without agents has one, main.
-func (c *Config) readOpenClaw() (agents []openClawAgent, err error) {
+// and agents.list, as 2026.3.13 does. A file without agents has one, main. Where the file does
+// not say where an agent works, the gateway knows best: listed is what it said.
+func (c *Config) readOpenClaw(listed []Listed) (agents []Listed, err error) {
 	path := c.Gateway.Config
 	if path == "" {
 		return nil, nil
@@ -168,12 +157,13 @@ func (c *Config) readOpenClaw() (agents []openClawAgent, err error) {
 		first = 0
 	}
 	for i, e := range list {
-		a := openClawAgent{Listed: Listed{ID: e.ID, Workspace: e.Workspace}, derived: e.Workspace == ""}
-		if a.derived {
-			a.Workspace = defaultWorkspace(path, file.Agents.Defaults.Workspace, e.ID, i == first)
+		known := pipeline.Find(listed, func(l *Listed) bool { return l.ID == e.ID && l.Workspace != "" })
+		if e.Workspace == "" && known != nil {
+			agents = append(agents, *known)
+			continue
 		}
-		a.Workspace = expand(a.Workspace, c.home)
-		agents = append(agents, a)
+		workspace := cmp.Or(e.Workspace, defaultWorkspace(path, file.Agents.Defaults.Workspace, e.ID, i == first))
+		agents = append(agents, Listed{e.ID, expand(workspace, c.home)})
 	}
 	return agents, nil
 }
