@@ -129,44 +129,36 @@ const maxLine = drop.MaxSize
 // single lines as problems; the numbers of the good ones are in b.numbers.
 // example is a line that is right.
 func parseLines[T any](b *base, c *cobra.Command, example string, parse func([]byte) (T, error)) (all []T, problems []string, err error) {
-	lines, err := b.lines()
+	err = b.eachLine(func(n int, text []byte) {
+		v, err := parse(text)
+		if syntax, ok := errors.AsType[*drop.SyntaxError](err); ok && syntax.Line > 0 {
+			syntax.Line = n
+			problems = append(problems, syntax.Error())
+		} else if err != nil {
+			problems = append(problems, fmt.Sprintf("line %d: %v", n, err))
+		} else {
+			all = append(all, v)
+			b.numbers = append(b.numbers, n)
+		}
+	})
 	if err != nil {
 		return nil, nil, cli.Errorf(cli.Usage, "%w", err).Hint("echo %s | %s --from -", safe.Quote(example), c.CommandPath())
-	}
-	for _, l := range lines {
-		v, err := parse(l.text)
-		if err != nil {
-			if syntax, ok := errors.AsType[*drop.SyntaxError](err); ok && syntax.Line > 0 {
-				syntax.Line = l.n
-				problems = append(problems, syntax.Error())
-			} else {
-				problems = append(problems, fmt.Sprintf("line %d: %v", l.n, err))
-			}
-			continue
-		}
-		all = append(all, v)
-		b.numbers = append(b.numbers, l.n)
 	}
 	return all, problems, nil
 }
 
-type numbered struct {
-	n    int
-	text []byte
-}
-
-// lines reads the lines of --from that are not blank.
-func (b *base) lines() ([]numbered, error) {
+// eachLine calls do with the lines of --from that are not blank, and their numbers.
+func (b *base) eachLine(do func(n int, text []byte)) error {
 	in := b.In
 	if b.from != "-" {
 		f, err := os.Open(b.from)
 		if err != nil {
-			return nil, fmt.Errorf("--from: %w", err)
+			return fmt.Errorf("--from: %w", err)
 		}
 		defer f.Close()
 		in = f
 	}
-	var lines []numbered
+	found := false
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, maxLine+2) // with the line's end
 	n := 1
@@ -176,18 +168,19 @@ func (b *base) lines() ([]numbered, error) {
 			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 		}
 		if text = bytes.TrimSpace(text); len(text) > 0 {
-			lines = append(lines, numbered{n, bytes.Clone(text)})
+			found = true
+			do(n, bytes.Clone(text))
 		}
 	}
 	switch err := scanner.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, fmt.Errorf("line %d: a line is longer than %d bytes", n, maxLine)
+		return fmt.Errorf("line %d: a line is longer than %d bytes", n, maxLine)
 	case err != nil:
-		return nil, fmt.Errorf("--from: %w", err)
-	case len(lines) == 0:
-		return nil, errors.New("nothing to read: --from wants one JSON object a line")
+		return fmt.Errorf("--from: %w", err)
+	case !found:
+		return errors.New("nothing to read: --from wants one JSON object a line")
 	}
-	return lines, nil
+	return nil
 }
 
 // checkEach checks n drops: that of the flags, or those of the lines of --from.
