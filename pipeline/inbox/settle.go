@@ -90,6 +90,7 @@ type Settling struct {
 	File
 	Data   []byte // what was read of it
 	Result Result
+	object *drop.Object // of Data; nil: it is no JSON object
 
 	// What came of it: the settled file's name. It is "" if nothing was settled: a file
 	// that is no JSON object has changed or gone.
@@ -101,7 +102,7 @@ type Settling struct {
 // failed/. On return the settled copies are durable and the inbox files are gone, unless
 // they changed since they were read: then they stay, as drops of their own.
 func (b *Box) Settle(drops ...*Settling) {
-	var copies []*settledCopy // to be written together
+	var together []*Settling // whose copies are written together
 	var files []durable.NewFile
 	for _, d := range drops {
 		d.Result.Inbox = d.Kind
@@ -112,57 +113,52 @@ func (b *Box) Settle(drops ...*Settling) {
 		if d.Err = durable.Mkdir(filepath.Join(b.dir, dir)); d.Err != nil {
 			continue
 		}
-		o, err := parseSettleable(d.File, d.Data)
-		if err != nil {
+		if d.Regular() {
+			d.object, _ = drop.ParseObject(d.Data)
+		}
+		if d.object == nil {
 			d.Settled, d.Err = b.settleAsIs(d.File, dir, d.Result)
 			continue
 		}
-		c := &settledCopy{d, o}
 		if dir == FailedDir || !canBeSettled(d.Name) {
-			d.Settled, d.Err = c.place(filepath.Join(b.dir, dir))
-			c.copied(b)
+			d.Settled, d.Err = d.place(filepath.Join(b.dir, dir))
+			d.copied(b)
 			continue
 		}
-		data, err := c.encode(d.Name)
+		data, err := d.encode(d.Name)
 		if d.Err = err; err == nil {
-			copies, files = append(copies, c), append(files, durable.NewFile{Name: d.Name, Data: data})
+			together, files = append(together, d), append(files, durable.NewFile{Name: d.Name, Data: data})
 		}
 	}
 	dir := filepath.Join(b.dir, ProcessedDir)
 	for i, err := range durable.WriteEachNew(dir, files) {
-		c := copies[i]
-		if c.Settled, c.Err = c.Name, err; errors.Is(err, fs.ErrExist) {
-			c.Settled, c.Err = c.place(dir)
+		d := together[i]
+		if d.Settled, d.Err = d.Name, err; errors.Is(err, fs.ErrExist) {
+			d.Settled, d.Err = d.place(dir)
 		}
-		c.copied(b)
+		d.copied(b)
 	}
 }
 
-// settledCopy is the copy of a drop, with its result.
-type settledCopy struct {
-	*Settling
-	object *drop.Object
-}
-
-// encode returns the copy as it stands under a name.
-func (c *settledCopy) encode(name string) ([]byte, error) {
-	c.object.Delete(skippedKey)
-	c.object.Delete(resultKey)
-	if err := c.object.Set(resultKey, c.Result.form(name)); err != nil {
+// encode returns the settled copy as it stands under a name.
+func (d *Settling) encode(name string) ([]byte, error) {
+	d.object.Delete(skippedKey)
+	d.object.Delete(resultKey)
+	if err := d.object.Set(resultKey, d.Result.form(name)); err != nil {
 		return nil, err
 	}
-	if c.Result.SkippedDuplicate {
-		if err := c.object.Set(skippedKey, true); err != nil {
+	if d.Result.SkippedDuplicate {
+		if err := d.object.Set(skippedKey, true); err != nil {
 			return nil, err
 		}
 	}
-	return c.object.Bytes(), nil
+	return d.object.Bytes(), nil
 }
 
 // place writes the copy under the first name in a directory that is free.
-func (c *settledCopy) place(dir string) (name string, err error) {
-	return placeNew(dir, c.Name, func(path string) error {
-		data, err := c.encode(filepath.Base(path))
+func (d *Settling) place(dir string) (name string, err error) {
+	return placeNew(dir, d.Name, func(path string) error {
+		data, err := d.encode(filepath.Base(path))
 		if err != nil {
 			return err
 		}
@@ -177,15 +173,15 @@ func (c *settledCopy) place(dir string) (name string, err error) {
 }
 
 // copied removes the inbox file if the copy was written.
-func (c *settledCopy) copied(b *Box) {
-	if c.Err != nil {
-		c.Settled = ""
+func (d *Settling) copied(b *Box) {
+	if d.Err != nil {
+		d.Settled = ""
 		return
 	}
 	crash.Point("settle.copied")
 	// If we crash here, Leftover finds the copy and the inbox file is unlinked
 	// by the next sweep.
-	c.Err = b.unlink(c.File)
+	d.Err = b.unlink(d.File)
 }
 
 // unlink removes an inbox file whose settled copy is durable, unless it changed since it
@@ -239,13 +235,6 @@ func unchanged(path string, f File) (bool, error) {
 		return false, nil
 	}
 	return err == nil && unchangedFile(f.Info, now), err
-}
-
-func parseSettleable(f File, data []byte) (*drop.Object, error) {
-	if !f.Regular() {
-		return nil, errors.New("not a regular file")
-	}
-	return drop.ParseObject(data)
 }
 
 // settleAsIs moves a file that is no JSON object, and writes its result beside it. The
