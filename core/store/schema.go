@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -26,47 +23,40 @@ const migrateWait = 10 * time.Second
 // schema again: another one may have migrated.
 const migrateTry = time.Second
 
-// migration is a numbered change of the schema, such as 0001_engine.sql.
-type migration struct {
-	number int64
-	text   string
-}
-
-func migrationsOf(files fs.FS) ([]migration, error) {
-	names, err := fs.Glob(files, "migrations/*.sql")
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(names)
-	var all []migration
+// migrations returns the numbered changes of the schema, such as 0001_engine.sql, in their
+// order.
+func migrations(db engine) (all []*goose.Migration, err error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
 	for _, name := range names {
-		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
-		n, err := strconv.ParseInt(number, 10, 64)
+		number, err := goose.NumericComponent(name)
 		if err != nil {
 			return nil, fmt.Errorf("migration %s has no number: %w", name, err)
 		}
-		text, err := fs.ReadFile(files, name)
+		text, err := migrationFiles.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, migration{n, string(text)})
+		all = append(all, goose.NewGoMigration(number, &goose.GoFunc{RunTx: func(ctx context.Context, t *sql.Tx) error {
+			_, err := t.ExecContext(ctx, db.ddl(string(text)))
+			return err
+		}}, nil))
 	}
-	return all, nil
+	return all, err
 }
 
 // migrate brings the schema up to date, and has it stay as it is until the engine is
 // closed. name is that of the database. A schema that is newer than this program is a *NewerError; a *SharedError says
 // that programs of an older version run.
 func migrate(ctx context.Context, db engine, name string) error {
-	known, err := migrationsOf(migrationFiles)
-	if err != nil {
-		return err
-	}
-	latest := known[len(known)-1].number
 	for end := time.Now().Add(migrateWait); ; {
-		if err := db.hold(ctx); err != nil {
+		known, err := migrations(db)
+		if err == nil {
+			err = db.hold(ctx)
+		}
+		if err != nil {
 			return err
 		}
+		latest := known[len(known)-1].Version
 		found, err := schemaVersion(ctx, db)
 		switch {
 		case err != nil:
@@ -76,7 +66,7 @@ func migrate(ctx context.Context, db engine, name string) error {
 		case found == latest:
 			return nil
 		}
-		err = db.migrate(ctx, gooseSteps(db, known))
+		err = db.migrate(ctx, goose.WithGoMigrations(known...))
 		if _, ok := errors.AsType[*SharedError](err); ok && time.Now().Before(end) {
 			continue
 		}
@@ -84,18 +74,6 @@ func migrate(ctx context.Context, db engine, name string) error {
 			return err
 		}
 	}
-}
-
-// gooseSteps gives the migrations to goose, as functions.
-func gooseSteps(db engine, known []migration) goose.ProviderOption {
-	var steps []*goose.Migration
-	for _, m := range known {
-		steps = append(steps, goose.NewGoMigration(m.number, &goose.GoFunc{RunTx: func(ctx context.Context, t *sql.Tx) error {
-			_, err := t.ExecContext(ctx, db.ddl(m.text))
-			return err
-		}}, nil))
-	}
-	return goose.WithGoMigrations(steps...)
 }
 
 // up runs the migrations that a database lacks.
