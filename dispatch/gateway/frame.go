@@ -8,17 +8,9 @@ import (
 	"time"
 )
 
-// request is a frame from us.
-type request struct {
-	Type   string `json:"type"`
-	ID     string `json:"id"` // the gateway wants a non-empty string
-	Method string `json:"method"`
-	Params any    `json:"params"`
-}
-
-// newRequest encodes a request. Our parameters always encode.
+// newRequest encodes a request. The id must not be empty. Our parameters always encode.
 func newRequest(id, method string, params any) []byte {
-	data, err := json.Marshal(request{Type: "req", ID: id, Method: method, Params: params})
+	data, err := json.Marshal(map[string]any{"type": "req", "id": id, "method": method, "params": params})
 	if err != nil {
 		panic(fmt.Sprintf("internal error: parameters of %s do not encode: %v", method, err))
 	}

@@ -133,8 +133,7 @@ func (c *Client) Wait(ctx context.Context, runID string) (end End, ended bool, e
 // queued. Otherwise it is not: the gateway said no (an *Error), or ctx ended
 // before anything could be sent, or the gateway put us off each time (ErrLater).
 func (c *Client) Run(ctx context.Context, agentID, message, key string) error {
-	p := runParams{Message: message, AgentID: agentID, IdempotencyKey: key}
-	if err := c.persist(ctx, func() error { return c.ask(ctx, p) }); err != nil {
+	if err := c.persist(ctx, func() error { return c.ask(ctx, agentID, message, key) }); err != nil {
 		return fmt.Errorf("run agent %q as %q: %w", agentID, key, err)
 	}
 	return nil
@@ -151,12 +150,6 @@ func (c *Client) Connect(ctx context.Context) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	return nil
-}
-
-type runParams struct {
-	Message        string `json:"message"`
-	AgentID        string `json:"agentId"`
-	IdempotencyKey string `json:"idempotencyKey"`
 }
 
 // persist tries until ctx ends or the error is one that lasts.
@@ -188,12 +181,13 @@ func (c *Client) persist(ctx context.Context, try func() error) error {
 }
 
 // ask sends the request once. It returns nil if the gateway has taken the run.
-func (c *Client) ask(ctx context.Context, p runParams) error {
+func (c *Client) ask(ctx context.Context, agentID, message, key string) error {
 	cn, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
-	f, err := c.send(ctx, cn, c.nextID()+requestSep+p.IdempotencyKey, "agent", p)
+	params := map[string]string{"message": message, "agentId": agentID, "idempotencyKey": key}
+	f, err := c.send(ctx, cn, c.nextID()+requestSep+key, "agent", params)
 	if err != nil {
 		return err
 	}
