@@ -11,6 +11,7 @@
 package heartbeat
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -260,10 +261,7 @@ func (w *Writer) during() {
 	if !moved {
 		return
 	}
-	if result == "" {
-		result = Success
-	}
-	w.Beat(result, "running", findings...) // if this fails, the next one says so
+	w.Beat(cmp.Or(result, Success), "running", findings...) // if this fails, the next one says so
 }
 
 // Beat writes the heartbeat. findings say the same as details, as data.

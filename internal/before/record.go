@@ -1,6 +1,7 @@
 package before
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -36,9 +37,7 @@ type archivedLine struct {
 func (r *record) task() core.Task {
 	t := r.Task
 	t.ChangedAt, t.StatusAt = r.lastEvent(), r.lastEvent()
-	if t.Status == "" {
-		t.Status = pipeline.New
-	}
+	t.Status = cmp.Or(t.Status, pipeline.New)
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.ID = i + 1

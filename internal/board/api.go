@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -144,14 +145,10 @@ func (a *api) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if len(e.Messages) > 0 {
 		body.Metadata = object{"messages": e.Messages}
 	}
-	status := http.StatusOK
-	if e.status != 0 {
-		status = e.status
-	}
 	if e.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.retryAfter))
 	}
-	a.answer(w, status, body)
+	a.answer(w, cmp.Or(e.status, http.StatusOK), body)
 }
 
 // answer writes v as JSON; a json.RawMessage goes out as it is. It announces

@@ -2,6 +2,8 @@ package board
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -199,9 +201,7 @@ func checkBlocks(raws []json.RawMessage) (json.RawMessage, error) {
 			}
 			empty = empty && e.empty()
 		}
-		if b.BlockID == "" {
-			b.BlockID = randomText(5)
-		}
+		b.BlockID = cmp.Or(b.BlockID, rand.Text()[:5])
 	}
 	if empty {
 		return nil, nil

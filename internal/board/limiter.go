@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"sync"
@@ -37,11 +38,7 @@ func newLimiter(limits *Limits, now func() time.Time) *limiter {
 	if limits == nil {
 		return nil
 	}
-	l := &limiter{minute: limits.Minute, now: now, buckets: make(map[bucketKey]*bucket)}
-	if l.minute <= 0 {
-		l.minute = time.Minute
-	}
-	return l
+	return &limiter{minute: cmp.Or(limits.Minute, time.Minute), now: now, buckets: make(map[bucketKey]*bucket)}
 }
 
 // take takes one call out of the bucket of the method and the token.

@@ -3,6 +3,7 @@
 package incident
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -49,9 +50,7 @@ const (
 
 // Run looks until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
-	if w.Every == 0 {
-		w.Every = LookEvery
-	}
+	w.Every = cmp.Or(w.Every, LookEvery)
 	for {
 		if err := w.Look(ctx); err != nil && ctx.Err() == nil {
 			w.Log.Warn("incidents were not looked for", "err", err)

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,11 +114,7 @@ func (a *Audit) mirror(ctx context.Context, id pipeline.TaskID, first *core.Even
 		if damage == nil {
 			core.Apply(&s, e)
 		}
-		then := s.Tasks[id]
-		if then == nil {
-			then = t
-		}
-		if lines := a.lines(e, then); e.Seq >= first.Seq && len(lines) > 0 {
+		if lines := a.lines(e, cmp.Or(s.Tasks[id], t)); e.Seq >= first.Seq && len(lines) > 0 {
 			said = append(said, line{e.Seq, strings.Join(lines, "\n")})
 		}
 	}
@@ -234,12 +231,9 @@ func (a *Audit) lines(e *core.Event, t *core.Task) []string {
 var asks = map[pipeline.Status]string{pipeline.Done: "IE-04", pipeline.Rejected: "IE-05", pipeline.New: "IE-07"}
 
 func (a *Audit) say(e *core.Event, t *core.Task) []string {
-	by, words := e.By.Name, a.Words(e)
+	by, words := cmp.Or(e.By.Name, string(e.By.Kind)), a.Words(e)
 	person := e.By.Kind == core.Person || e.By.Kind == core.Board
 	agent := e.By.Kind == core.Agent || e.By.Kind == core.Worker
-	if by == "" {
-		by = string(e.By.Kind)
-	}
 	switch data := e.Data.(type) {
 	case core.TaskMoved:
 		changed := strings.TrimSuffix(fmt.Sprintf("OTM: Status changed %s → %s (%s)", data.From, data.To, data.Move), " ()")
@@ -247,11 +241,7 @@ func (a *Audit) say(e *core.Event, t *core.Task) []string {
 		case person:
 			return []string{fmt.Sprintf("Human(%s) change detected: status = %s (IE-01)", by, data.To), changed}
 		case e.By.Kind == core.Reviewer:
-			ask := asks[data.To]
-			if ask == "" {
-				ask = "IE-06"
-			}
-			return []string{fmt.Sprintf("Orchestrator → OTM: %s requested (%s)", data.To, ask), changed}
+			return []string{fmt.Sprintf("Orchestrator → OTM: %s requested (%s)", data.To, cmp.Or(asks[data.To], "IE-06")), changed}
 		}
 		return []string{changed}
 	case core.Approved: // the move says it

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -49,12 +50,7 @@ type DB struct {
 // its owner may read the file. The error matches ErrBusy, ErrFull, ErrCorrupt,
 // ErrNoLocks or ErrSettings where they apply.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
-	if o.BusyTimeout <= 0 {
-		o.BusyTimeout = 10 * time.Second
-	}
-	if o.Readers <= 0 {
-		o.Readers = 4
-	}
+	o.BusyTimeout, o.Readers = cmp.Or(o.BusyTimeout, 10*time.Second), cmp.Or(o.Readers, 4)
 	d := &DB{
 		path: path, busy: o.BusyTimeout,
 		turn: make(chan struct{}, 1), readers: make(chan *session, o.Readers), room: make(chan struct{}, o.Readers), closed: make(chan struct{}),

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -85,11 +86,7 @@ func CommandOf(u *drop.Update, f inbox.File, t *core.Task, agents pipeline.Agent
 // given.
 func reporter(t *core.Task, agents pipeline.Agents) core.Actor {
 	name := core.ReporterOf(t)
-	a := agents.Named(name)
-	if a == nil {
-		a = agents.Assigned(name)
-	}
-	if a != nil && a.Person {
+	if a := cmp.Or(agents.Named(name), agents.Assigned(name)); a != nil && a.Person {
 		return core.Actor{Kind: core.Worker, Name: a.Name}
 	}
 	return core.ByAgent(name)
