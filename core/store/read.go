@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,7 +94,11 @@ func loadDocs[T any](t tx, what, query string, args []any) ([]*T, error) {
 		if err := rows.Scan(&doc); err != nil {
 			return nil, err
 		}
-		return decode[T](what, doc)
+		state := new(T)
+		if err := json.Unmarshal(doc, state); err != nil {
+			return nil, brokenState(fmt.Errorf("of %s: %w", what, err))
+		}
+		return state, nil
 	}, query, args...)
 }
 

@@ -21,23 +21,11 @@ func loadTask(t tx, id pipeline.TaskID, lock string) (*core.Task, error) {
 // loadDoc reads the state whose document a query selects; nil: there is none. what names it in
 // an error.
 func loadDoc[T any](t tx, what, query string, key any) (*T, error) {
-	var doc []byte
-	switch err := t.QueryRow(query, key).Scan(&doc); {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, nil
-	case err != nil:
+	all, err := loadDocs[T](t, what, query, []any{key})
+	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	return decode[T](what, doc)
-}
-
-// decode reads a state from its document. what names it in an error.
-func decode[T any](what string, doc []byte) (*T, error) {
-	state := new(T)
-	if err := json.Unmarshal(doc, state); err != nil {
-		return nil, brokenState(fmt.Errorf("of %s: %w", what, err))
-	}
-	return state, nil
+	return all[0], nil
 }
 
 // table is a table whose rows follow from the events. Columns of a row repeat what its
