@@ -221,8 +221,6 @@ func (sw creates) created(w *waiting, t *core.Task) verdict {
 		sw.processed[pipeline.DropIDInName(w.file.Name)] = true
 	}
 	result := &inbox.Result{SlackItemID: t.RowID, SkippedDuplicate: duplicate, DedupUnverified: t.Unverified && !duplicate}
-	for _, s := range t.Steps {
-		result.SubtaskItemIDs = append(result.SubtaskItemIDs, s.RowID)
-	}
+	result.SubtaskItemIDs = pipeline.Map(t.Steps, func(s core.Step) string { return s.RowID })
 	return verdict{result: result}
 }
