@@ -52,7 +52,8 @@ type Failure struct {
 	Free bool `json:"free,omitempty"`
 }
 
-// String says in words why the run failed.
+// String says in words why the run failed. They are part of a task's state, so they stay as
+// they are: old events that are replayed must give the state that is stored.
 func (f *Failure) String() string {
 	switch {
 	case f.Words != "":
