@@ -248,6 +248,7 @@ func TestMeaningOfAReason(t *testing.T) {
 	}{
 		{pipeline.Blocked, ptr(pipeline.New), AnswerTo},
 		{pipeline.Blocked, nil, AnswerTo},
+		{pipeline.InProgress, ptr(pipeline.Blocked), Explains},
 		{pipeline.AgentDone, ptr(pipeline.New), SentBack},
 		{pipeline.AgentDone, nil, ""},
 		{pipeline.InProgress, nil, ""},
@@ -258,11 +259,45 @@ func TestMeaningOfAReason(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.taken()
-		w.moveTo(tt.from)
+		if tt.from == pipeline.Blocked {
+			w.must(Command{Task: 1, By: devdas, Do: Report{Status: tt.from, Reason: "Which?"}})
+		} else {
+			w.moveTo(tt.from)
+		}
 		w.must(Command{Task: 1, By: ada, Do: Edits{Status: tt.to, Reason: ptr("because")}})
 		e, ok := w.events[len(w.events)-1].Data.(EditedByPerson)
 		if !ok || e.Means != tt.want || w.task().Answered != (tt.want != Explains) {
 			t.Errorf("from %s: %+v, want %q", tt.from, e, tt.want)
+		}
+	}
+}
+
+// Why a person holds a task up is no question of its agent, and nothing that it is to do
+// once the task goes on.
+func TestHeldUpByAPerson(t *testing.T) {
+	t.Parallel()
+	for _, seen := range []bool{false, true} {
+		w := newWorld(t)
+		w.taken()
+		set := func(status pipeline.Status, reason *string) {
+			t.Helper()
+			w.must(Command{Task: 1, By: ada, Do: Edits{Seen: seen, Status: &status, Reason: reason}})
+		}
+		set(pipeline.Blocked, ptr("wait for the designer"))
+		set(pipeline.InProgress, nil)
+		if got := w.task(); got.Reason != "" || seen && got.Shown.Reason == "" {
+			t.Errorf("sent on without words: %q, the board shows %q", got.Reason, got.Shown.Reason)
+		}
+		set(pipeline.Blocked, ptr("wait for the designer"))
+		set(pipeline.InProgress, ptr("the designer is back"))
+		if got := w.task(); got.Reason != "the designer is back" || !got.Answered || got.Question != "" {
+			t.Errorf("sent on with words: %+v", got)
+		}
+		set(pipeline.Blocked, ptr("wait for the designer"))
+		w.must(Command{Task: 1, By: ada, Do: Edits{Seen: seen, Reason: ptr("use blue")}})
+		set(pipeline.New, nil)
+		if got := w.task(); got.Reason != "use blue" || !got.Answered || got.Question != "" {
+			t.Errorf("words before the move: %+v", got)
 		}
 	}
 }

@@ -72,17 +72,28 @@ func (e Edits) decide(d *decision) error {
 	if e.Priority != nil && *e.Priority != t.Priority {
 		d.emit(EditedByPerson{Field: pipeline.FieldPriority, From: string(t.Priority), To: string(*e.Priority), Seen: e.Seen})
 	}
-	was := t.Status
+	was, held := t.Status, heldByPeople(t)
+	explained := !e.Seen && rests(was) || held && !t.Answered
 	if err := e.status(d); err != nil {
 		return err
 	}
-	if e.Reason == nil && !e.Seen && rests(was) && !rests(d.task.Status) {
-		e.Reason = new(string) // that of the cancelling tells the agent nothing
+	seen, is := e.Seen, d.task.Status
+	if e.Reason == nil && explained && is != was && !rests(is) {
+		e.Reason, seen = new(string), false // why it was cancelled or held up tells the agent nothing
 	}
 	if e.Reason != nil && *e.Reason != d.task.Reason {
-		d.emit(EditedByPerson{Field: pipeline.FieldReason, From: d.task.Reason, To: *e.Reason, Seen: e.Seen, Means: meaning(was, d.task.Status)})
+		means := meaning(was, is)
+		if held && means == AnswerTo {
+			means = "" // no agent asked
+		}
+		d.emit(EditedByPerson{Field: pipeline.FieldReason, From: d.task.Reason, To: *e.Reason, Seen: seen, Means: means})
 	}
 	return e.assign(d)
+}
+
+// heldByPeople reports whether a task is blocked because a person or a reviewer set it so.
+func heldByPeople(t *Task) bool {
+	return t.Status == pipeline.Blocked && (t.StatusBy.isPerson() || t.StatusBy.Kind == Reviewer)
 }
 
 // prepare adds and removes steps. The numbers in DropSteps are those from before.
@@ -110,7 +121,7 @@ func (e Edits) prepare(d *decision) error {
 // into another status with it.
 func meaning(was, is pipeline.Status) string {
 	switch {
-	case rests(is):
+	case rests(is), is == pipeline.Blocked && was != is:
 		return Explains
 	case was == pipeline.Blocked:
 		return AnswerTo
