@@ -300,6 +300,9 @@ func byStatus(v *view.View, t *view.Task) draft {
 	case pipeline.InProgress:
 		return held(v, inProgress(v, t, since), t)
 	case pipeline.Blocked:
+		if s := t.State; s.Question != "" && s.Answered {
+			return at(IsBlocked, since, explain.NotSentOn, "since", since, "question", s.Question, "reason", s.Reason)
+		}
 		return at(IsBlocked, since, explain.Blocked, "since", since, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "no reason was given"))
 	case pipeline.Failed:
 		if run := t.State.Runs.Last(); run != nil && run.Ending == core.EndFailed {
