@@ -918,6 +918,26 @@ func TestWhyTellsNothingOfOthers(t *testing.T) {
 	}
 }
 
+// That no agent at the gateway can be woken follows from the gateway that is away, and is told once.
+func TestWakesWhileTheGatewayIsAway(t *testing.T) {
+	t.Parallel()
+	for _, up := range []bool{true, false} {
+		w := newWhyWorld(t)
+		beat := heartbeat.NewWriter(w.h.Dir, heartbeat.Dispatcher, "", func() time.Time { return w.now })
+		if err := beat.Beat(heartbeat.Partial, "", explain.New(explain.WakeFailed, "agent", "gate", "error", "connection refused")); err != nil {
+			t.Fatal(err)
+		}
+		w.link(dispatch.Link{Up: up, Since: w.now.Add(-time.Hour), Error: "connection refused"})
+		codes := map[explain.Code]bool{}
+		for _, f := range w.view().Problems() {
+			codes[f.Code] = true
+		}
+		if codes[explain.WakeFailed] != up || codes[explain.GatewayDown] == up {
+			t.Errorf("the gateway can be reached: %v, the problems are %v", up, codes)
+		}
+	}
+}
+
 // Rows that people typed are told of by their titles, where they wait for
 // longer than they have to; those of tasks that lost their id are not.
 func TestWhyTypedRows(t *testing.T) {

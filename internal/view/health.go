@@ -145,7 +145,7 @@ func (v *View) follows(f *explain.Finding) bool {
 		return v.Agents.Assigned(f.Args["name"]) != nil // the component has an older otm.toml
 	case explain.WakeFailed, explain.WakeUnknown, explain.WakeBarred:
 		a := v.Agents.Named(f.Args["agent"])
-		return a != nil && !a.Person && v.Workspace(a) != nil
+		return a != nil && !a.Person && (v.Workspace(a) != nil || a.Trigger == pipeline.TriggerGateway && v.GatewayProblem() != nil)
 	case explain.DispatchUnkept:
 		return pipeline.Find(v.Agents, func(a *pipeline.Agent) bool {
 			return a.Workspace == f.Args["path"] && !a.Person && v.Workspace(a) != nil
