@@ -116,8 +116,12 @@ func newNotifiers(h *Home, store core.Store, log *slog.Logger) []*notify.Notifie
 	if of := h.Config.Notify.What; len(of) > 0 {
 		what = pipeline.Map(of, func(kind string) notify.Kind { return notify.Kind(kind) })
 	}
+	person := func(name string) bool {
+		a := h.Agents().Named(name)
+		return a != nil && a.Person
+	}
 	return pipeline.Map(outlets(h), func(o outlet) *notify.Notifier {
-		return &notify.Notifier{Place: placeOf(h, o.name, store, log), Outlet: o, What: what, Types: h.Config.Types, Quiet: h.Config.Notify.Silent}
+		return &notify.Notifier{Place: placeOf(h, o.name, store, log), Outlet: o, What: what, Types: h.Config.Types, Person: person, Quiet: h.Config.Notify.Silent}
 	})
 }
 

@@ -65,7 +65,7 @@ an agent, where OTM_AGENT is set, and with --agent it is that agent's message.
 	})
 	c.Flags().StringVar(&tag, "tag", "", strings.Join(pipeline.Texts(pipeline.Tags), ", ")+" (default note)")
 	c.Flags().StringVar(&agent, "agent", "", "the agent whose message it is (default: $OTM_AGENT; else a person's)")
-	c.Flags().StringArrayVar(&mentions, "mention", nil, "an agent who is shown it too; repeat it for more")
+	c.Flags().StringArrayVar(&mentions, "mention", nil, "an agent who is shown it too, or a person who is told; repeat it for more")
 	c.Flags().BoolVar(&unblock, "unblock", false, "answer a blocked agent, and let it go on")
 	jsonFlag(c, "print the result as a JSON array")
 	c.RegisterFlagCompletionFunc("tag", cobra.FixedCompletions(pipeline.Texts(pipeline.Tags), cobra.ShellCompDirectiveNoFileComp))

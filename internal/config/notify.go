@@ -35,7 +35,7 @@ func (n *Notify) Tells() bool {
 }
 
 // notifyKinds are the kinds of news.
-var notifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem", "daily"}
+var notifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem", "daily", "mention"}
 
 // Defaults of outlets.
 const (

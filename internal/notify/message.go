@@ -26,10 +26,11 @@ const (
 	Failed  Kind = "failed"  // a dead letter
 	Problem Kind = "problem" // an incident was opened, became worse, or is over
 	Daily   Kind = "daily"   // a day with incidents is over
+	Mention Kind = "mention" // a message on a task is for a person
 )
 
 // Usual are the kinds of which people are told by default.
-var Usual = []Kind{Blocked, Review, Failed, Problem, Daily}
+var Usual = []Kind{Blocked, Review, Failed, Problem, Daily, Mention}
 
 // Item is one piece of news.
 type Item struct {
@@ -173,7 +174,9 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	m, _ := e.Data.(core.TaskMoved)
 	news, isNews := moves[m.To]
 	byPerson := e.By.Kind == core.Person || e.By.Kind == core.Board
-	if !isRetry && !isNews || byPerson && m.To != pipeline.Done {
+	said, _ := e.Data.(core.Said)
+	people := pipeline.Filter(said.Mentions, n.Person)
+	if len(people) == 0 && (!isRetry && !isNews || byPerson && m.To != pipeline.Done) {
 		return nil, nil // who did it knows
 	}
 	t, err := n.Store.Task(ctx, e.Task)
@@ -185,10 +188,14 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	}
 	item := &Item{Kind: news.kind, At: e.At, Task: e.Task, Title: t.Title, Agent: t.Agent, Update: e.Seq, Trace: e.Trace}
 	w := words{e.Task.String() + " ", core.Excerpt(t.Title), ""}
-	if isRetry {
+	switch {
+	case isRetry:
 		item.Kind, item.Next = Retry, "otm why "+e.Task.String()
 		w = n.retried(w, t, retry)
-	} else {
+	case len(people) > 0:
+		item.Kind, item.Next, item.Or = Mention, "otm show "+e.Task.String(), "otm say "+e.Task.String()+" '…'"
+		w.after = fmt.Sprintf(": %s to %s: %s", e.By, strings.Join(people, ", "), core.Excerpt(said.Text))
+	default:
 		w.after = news.after(t)
 		f := explain.New(news.code).On(e.Task)
 		if item.Next = f.Next(time.Time{}); news.kind != Blocked {

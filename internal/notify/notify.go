@@ -47,7 +47,8 @@ type Notifier struct {
 	Outlet Outlet
 	What   []Kind
 	Types  pipeline.Types
-	Quiet  func(time.Time) bool // reports whether a time lies in the quiet hours
+	Person func(name string) bool // reports whether a name is a person's
+	Quiet  func(time.Time) bool   // reports whether a time lies in the quiet hours
 
 	sent time.Time // when the last message was taken
 }
@@ -135,7 +136,9 @@ func (n *Notifier) news(ctx context.Context, s *State) (items []Item, err error)
 				return nil, err
 			}
 			if item != nil && slices.Contains(n.What, item.Kind) {
-				same := func(o Item) bool { return item.Kind != Retry && o.Kind == item.Kind && o.Task == item.Task }
+				same := func(o Item) bool {
+					return item.Kind != Retry && item.Kind != Mention && o.Kind == item.Kind && o.Task == item.Task
+				}
 				items = append(slices.DeleteFunc(items, same), *item) // of what came and went, the last
 			}
 		}

@@ -52,7 +52,7 @@ func (w *world) start() {
 		Name: "test", Store: w.store, Path: path, Log: slog.New(slog.DiscardHandler),
 		Off: func() bool { return w.off }, Now: w.now,
 	}
-	w.n = &Notifier{Place: at, Outlet: outlet, What: Usual, Quiet: func(time.Time) bool { return w.quiet }}
+	w.n = &Notifier{Place: at, Outlet: outlet, What: Usual, Quiet: func(time.Time) bool { return w.quiet }, Person: func(name string) bool { return name == "robin" }}
 }
 
 func (w *world) now() time.Time { return time.Unix(0, w.clock.Load()).UTC() }
@@ -227,6 +227,19 @@ func TestNoNews(t *testing.T) {
 	w.want("answered", w.once(5*time.Second), "")
 	w.do(core.Command{By: core.ByPerson("rob"), Task: 1, Do: core.Edits{Status: &held}})
 	w.want("by a person", w.once(5*time.Second), "")
+}
+
+// Who mentions a person is told on: a person runs no otm next. Messages to agents are no news.
+func TestMention(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	w.reported(1, core.Report{Message: pipeline.Message{Text: "which\x07 one?", Mentions: []string{"lead", "robin"}}})
+	w.report(1, core.Report{Message: pipeline.Message{Text: "for agents", Mentions: []string{"lead"}}})
+	w.do(core.Command{By: core.ByPerson("rob"), Task: 1, Do: core.Say{Message: pipeline.Message{Text: "look", Tag: pipeline.TagNote, Mentions: []string{"robin"}}}})
+	w.want("two messages", w.once(5*time.Second), `T-00001 *Build\x1b[2J it*: agent devdas to robin: which\x07 one? → otm show T-00001; or: otm say T-00001 '…'
+T-00001 *Build\x1b[2J it*: rob to robin: look → otm show T-00001; or: otm say T-00001 '…'`)
+	w.want("once", w.once(time.Minute), "")
 }
 
 // found opens, updates and closes incidents of one finding.
