@@ -44,7 +44,7 @@ func Effects(before, after *Task) (stale, settled []Sink) {
 // Rendering is what otm-create and otm-update check reports against.
 func (t *Task) Rendering() pipeline.Rendering {
 	return pipeline.Rendering{
-		TaskID: t.ID, Title: t.Title, Agent: ReporterOf(t), Status: t.Status, Attempt: t.Attempt, Run: t.Runs.Number(), Steps: t.PlainSteps(), Body: t.Body,
+		TaskID: t.ID, Title: t.Title, Agent: ReporterOf(t), Status: t.Status, Attempt: t.Attempt, Run: dueRun(t), Steps: t.PlainSteps(), Body: t.Body,
 	}
 }
 

@@ -161,7 +161,7 @@ func noStep(d *decision, title string) *Refused {
 func (r Report) ofOther(t *Task) bool { return r.Claims != "" && !SameAgent(r.Claims, holder(t)) }
 
 // ofFormerRun reports whether the report names a run that is over because the task was
-// taken from its agent, or because another run began. A number that no run has yet is
+// taken from its agent, because another run began, or because the task was sent back after it. A number that no run has yet is
 // believed: an agent without a store is given the next one, and a lost store has forgotten
 // the runs.
 func (r Report) ofFormerRun(t *Task) bool {
@@ -174,7 +174,17 @@ func (r Report) ofFormerRun(t *Task) bool {
 	case r.Run > last.Number || !t.Out():
 		return false
 	}
-	return last.Ending == EndCanceled || !SameAgent(last.Agent, t.Dispatch.Agent)
+	return r.Run < dueRun(t) || !SameAgent(last.Agent, t.Dispatch.Agent)
+}
+
+// dueRun is the run of a task to which reports belong: the last one that began, or the next one
+// where that is over and the task is handed out again.
+func dueRun(t *Task) int {
+	last := t.Runs.Last()
+	if last != nil && t.Out() && (last.Ending == EndCanceled || last.Ending == EndSucceeded) {
+		return last.Number + 1
+	}
+	return t.Runs.Number()
 }
 
 // ofFormer reports whether the report is of a former agent: it is older than the task's

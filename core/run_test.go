@@ -253,6 +253,31 @@ func TestFormerRun(t *testing.T) {
 	}
 }
 
+// The agent ticks its last step, and that ends the task. Somebody sends it back before the agent
+// says what came of it: these words do not end the task again, with nobody aware of the rework.
+func TestLateWordsAfterARework(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	done := func(run int) Command {
+		return Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Run: run, Status: pipeline.AgentDone, Result: "x"}}
+	}
+	w.must(done(1))
+	w.must(done(1)) // once more, while it waits for review
+	for _, to := range []pipeline.Status{pipeline.New, pipeline.InProgress} {
+		w.must(Command{Task: 1, By: ada, Do: Edits{Status: &to, Reason: ptr("tests are missing")}})
+		if to == pipeline.New {
+			w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+		}
+		run := w.task().Runs.Number()
+		if err := w.do(done(run)); refusal(err) != string(RuleFormerRun) {
+			t.Errorf("late words of run %d after it was set to %s: %v; it is %s", run, to, err, w.task().Status)
+		}
+		w.must(Command{Task: 1, By: devdas, Do: Take{TakenByNext}})
+		w.must(done(run + 1))
+	}
+}
+
 // A process of a former run that is still about changes nothing: neither while the task
 // waits for its next run, nor as a dead letter, nor once it is done.
 func TestFormerRunOfLeftoverProcess(t *testing.T) {
