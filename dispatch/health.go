@@ -206,7 +206,12 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 	s.foresee()
 	s.state.Hangs = s.hangsSince() // the dispatcher has not noted it yet
 	_, last := s.lastWake()
-	look := Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: s.planWake().due, Health: Health{s.state, s.Process}, Left: map[pipeline.TaskID]bool{}}
+	next := s.planWake()
+	if next.action == ask { // what comes next if the gateway says that the run goes on
+		s.asked.at = s.now
+		next = s.planWake()
+	}
+	look := Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: next.due, Health: Health{s.state, s.Process}, Left: map[pipeline.TaskID]bool{}}
 	_, look.Over = s.ended(last)
 	look.AtWork = s.atWork()
 	for _, t := range s.tasks {

@@ -300,6 +300,11 @@ func TestWhy(t *testing.T) {
 		slow  bool // otm why --all tells of it
 	}{
 		{"taken", func(w *whyWorld) { w.taken() }, "gate took it 1m ago and has reported nothing yet", "", false},
+		{"woken, and the gateway is asked what became of it", func(w *whyWorld) {
+			w.woken(func(_ int, wake *core.Wake) {
+				wake.AskedAt, wake.Accepted = w.now.Add(-4*time.Minute), w.now.Add(-4*time.Minute)
+			}, 1)
+		}, "gate was woken 4m ago and has not taken it", "it is woken again at ", true},
 		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "gate was woken 1h ago and has not taken it", "it is woken again with the dispatcher's next pass", true},
 		{"woken, and no answer came", func(w *whyWorld) { w.woken(func(_ int, wake *core.Wake) { wake.Accepted = time.Time{} }, 1) },
 			"no answer came to the wake of 1h ago", "otm doctor", true},
