@@ -162,7 +162,7 @@ func TestCommands(t *testing.T) {
 		{"an override", in(pipeline.Cancelled), edit(Edits{Status: ptr(pipeline.InProgress)}), "cancelled→in_progress()"},
 		{"a step ticked, renamed, added and deleted", (*world).taken, edit(Edits{
 			Steps: []StepEdit{{Row: "Stepone", Title: ptr("1st"), Done: ptr(true)}, {Row: "unknown", Done: ptr(true)}},
-			Added: []FoundStep{{Row: "S3", Title: "three"}, {Row: "Stepone"}}, Gone: []string{"Steptwo", "unknown"},
+			Added: []AddedStep{{FoundStep{Row: "S3", Title: "three"}, ByPerson("robin")}, {FoundStep: FoundStep{Row: "Stepone"}}}, Gone: []string{"Steptwo", "unknown"},
 		}), "StepGone StepDone Edited(title) StepAdded"},
 
 		{"steps added and dropped", in(pipeline.AgentDone), edit(Edits{Status: ptr(pipeline.New), AddSteps: []string{"three"}, DropSteps: []string{"1", "one"}}), "StepGone StepAdded agent_done→new(TT-26)"},
@@ -269,6 +269,18 @@ func TestMeaningOfAReason(t *testing.T) {
 		if !ok || e.Means != tt.want || w.task().Answered != (tt.want != Explains) {
 			t.Errorf("from %s: %+v, want %q", tt.from, e, tt.want)
 		}
+	}
+}
+
+// A step that somebody added is that person's, whoever touched the row of its task last.
+func TestWhoAddedAStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	rob := ByPerson("U0ROB")
+	w.must(Command{Task: 1, By: ByPerson(""), Do: Edits{Seen: true, Added: []AddedStep{{FoundStep{Row: "S3", Title: "three"}, rob}}}})
+	if e := w.events[len(w.events)-1]; e.Type() != "StepAdded" || e.By != rob {
+		t.Errorf("%s by %v", e.Type(), e.By)
 	}
 }
 

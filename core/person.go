@@ -22,12 +22,18 @@ type Edits struct {
 	Priority  *pipeline.Priority
 	Reason    *string
 	Steps     []StepEdit
-	Added     []FoundStep // steps that somebody added on the board
+	Added     []AddedStep // steps that somebody added on the board
 	Gone      []string    // rows of steps that are no longer there
 	AddSteps  []string    // titles of steps to add, which the board is to show
 	DropSteps []string    // numbers or titles of steps to remove, and their rows
 	Accept    bool        // the task's result is accepted
 	Reset     bool        // the count of failed runs starts again
+}
+
+// AddedStep is a step that somebody added on the board.
+type AddedStep struct {
+	FoundStep
+	By Actor // who did; zero: who asked for the command
 }
 
 // StepEdit is a change of a step.
@@ -63,7 +69,7 @@ func (e Edits) decide(d *decision) error {
 	}
 	for _, s := range e.Added {
 		if stepOfRow(d.task, s.Row) == nil {
-			d.emit(StepAdded{Step: d.task.LastStep + 1, Title: s.Title, Row: s.Row, Done: s.Done})
+			d.emitAs(cmp.Or(s.By, d.By), d.At, StepAdded{Step: d.task.LastStep + 1, Title: s.Title, Row: s.Row, Done: s.Done})
 		}
 	}
 	if e.Title != nil && *e.Title != t.Title {
@@ -139,10 +145,7 @@ func (e Edits) step(d *decision, edit StepEdit) {
 	if s == nil {
 		return
 	}
-	by := d.By
-	if edit.By.Kind != "" {
-		by = edit.By
-	}
+	by := cmp.Or(edit.By, d.By)
 	id, title, done := s.ID, s.Title, s.Done
 	if edit.Done != nil && *edit.Done != done {
 		d.emitAs(by, d.At, StepDone{Step: id, Title: title, Done: *edit.Done, Seen: e.Seen})

@@ -659,7 +659,7 @@ func TestDurability(t *testing.T) {
 			}, synced},
 			{"cells", func() { do(t, s, written(task)) }, unsynced},
 			{"a step that has no row", func() {
-				do(t, s, core.Command{At: t0, By: ada, Task: 1, Do: core.Edits{Added: []core.FoundStep{{Title: "three"}}}})
+				do(t, s, core.Command{At: t0, By: ada, Task: 1, Do: core.Edits{Added: []core.AddedStep{{FoundStep: core.FoundStep{Title: "three"}}}}})
 			}, synced},
 			{"its row", func() { do(t, s, written(mustTask(t, s, 1))) }, synced},
 		} {

@@ -335,7 +335,7 @@ func (d *difference) steps() {
 		return // rows of steps whose answer was lost are found by their titles
 	}
 	for _, row := range byCreation(added) { // a person's steps come last
-		d.edits.Added = append(d.edits.Added, core.FoundStep{Row: row.ID, Title: row.Title, Done: row.StepDone()})
+		d.edits.Added = append(d.edits.Added, core.AddedStep{FoundStep: core.FoundStep{Row: row.ID, Title: row.Title, Done: row.StepDone()}, By: d.person(row)})
 		d.edited = true
 	}
 }

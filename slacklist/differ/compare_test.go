@@ -138,7 +138,7 @@ func short(do core.Action) string {
 			say("step", step)
 		}
 		for _, s := range do.Added {
-			say("added", fmt.Sprint(s.Row, " ", s.Title, " ", s.Done))
+			say("added", fmt.Sprint(s.Row, " ", s.Title, " ", s.Done, " by ", s.By))
 		}
 		for _, row := range do.Gone {
 			say("gone", row)
@@ -277,7 +277,7 @@ func TestCompare(t *testing.T) {
 				s.batch.rows = append(s.batch.rows, &row)
 			}
 			byRob(s.row)
-		}, edits + "added=R7 early true added=R6 same second false added=R8 late false"},
+		}, edits + "added=R7 early true by U0ROB added=R6 same second false by U0ROB added=R8 late false by U0ROB"},
 		{"a row that a lost answer may have made is no added step", func(s *scene) { s.task.Steps[1].RowID, s.task.Steps[1].Shown = "", core.StepShown{} }, ""},
 
 		{"remaining steps changed", func(s *scene) { s.row.Derived[pipeline.FieldRemaining] = "7"; byRob(s.row) }, dispatcher + "Drifted fields=[subtasks_remaining] was=T-00035"},
