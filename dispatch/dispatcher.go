@@ -52,7 +52,7 @@ type Dispatcher struct {
 	Answered func()
 	// Advise asks for advice on a retry; nil: nobody is asked.
 	Advise func(ctx context.Context, q Question) (core.Advice, error)
-	// Hold returns why no agent can work now, whatever wakes it; nil: any can.
+	// Hold returns why no agent can work now, or nil if they can. It must be set.
 	Hold func() error
 	// Starts are what started since the last pass. The next one notes and forgets them.
 	Starts   []Start
@@ -135,7 +135,7 @@ type run struct {
 	tasks  []*core.Task            // live, as they were last loaded, in the order of their ids
 	byName map[string][]*core.Task // by agent, or pipeline.SharedQueue: those on the board
 	left   map[string][]*core.Task // by agent: those that it lost, and are another's, the shared queue's or away; some twice
-	former map[string][]*core.Task // by agents that are configured no more: those on which OTM started them
+	former map[string][]*core.Task // by the name of an agent that is no longer configured: those for which OTM started its command
 
 	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
 	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written

@@ -37,11 +37,7 @@ func (wg *waking) send(ctx context.Context, a *pipeline.Agent, waker Waker, firs
 	wakeCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	open := again != nil && again.MaybeQueued() // an earlier try
-	err := wg.Hold()
-	if err == nil {
-		err = waker.Ready(wakeCtx, a)
-	}
-	if err != nil {
+	if err := waker.Ready(wakeCtx, a); err != nil {
 		return wg.notAccepted(ctx, a, stillOpen(open, err))
 	}
 	begin.Version, begin.Via = first.Version, a.Trigger

@@ -36,6 +36,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		wg.unwritten[p.Task] = true
 	}
 	wg.outlooks = wg.looks()
+	held, holds := wg.Hold(), false
 	limit := &limit{max: wg.Times.MaxRunning, running: len(wg.waking)}
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
@@ -60,6 +61,10 @@ func (wg *waking) wake(ctx context.Context) error {
 		if err := wg.queue(ctx, s, pl); err != nil {
 			return err
 		}
+		if held != nil && (pl.action == send || pl.action == resend) {
+			holds = true
+			continue
+		}
 		switch pl.action {
 		case send:
 			limit.wait(candidate{s, pl, waker})
@@ -70,14 +75,18 @@ func (wg *waking) wake(ctx context.Context) error {
 			wg.Log.Debug("agent not woken", "agent", a.Name, "why", pl.why, "due", pl.due)
 		}
 	}
-	for name, tasks := range wg.former { // what they were started for counts all the same
-		s, err := wg.look(ctx, &pipeline.Agent{Name: name, Trigger: pipeline.TriggerExec}, nil, tasks)
+	for _, name := range slices.Sorted(maps.Keys(wg.former)) { // their processes are judged, ended if due, and count for max_running
+		s, err := wg.look(ctx, &pipeline.Agent{Name: name, Trigger: pipeline.TriggerExec}, nil, wg.former[name])
 		if err != nil {
 			return err
 		}
 		if s != nil {
 			limit.count(s)
 		}
+	}
+	if holds {
+		wg.report.Fail(explain.New(explain.StartsHeld, "error", held))
+		wg.report.RunBy(wg.Now().Add(retryWake))
 	}
 	for _, c := range limit.admitted() {
 		wg.start(ctx, c)
