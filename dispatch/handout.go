@@ -118,7 +118,7 @@ func (ho *handout) ready() []*core.Task {
 		}
 		a := ho.Agents.Named(t.Agent)
 		switch {
-		case a == nil && t.Status.NeedsAgent():
+		case a == nil && t.Status.NeedsAgent() && (t.Status != pipeline.New || t.OnBoard()):
 			ho.report.Fail(explain.New(explain.TaskNoAgent, "name", t.Agent).On(t.ID))
 		case a == nil || !t.Ready(ho.Now()) || !t.OnBoard():
 		default:

@@ -611,7 +611,7 @@ func TestWhy(t *testing.T) {
 		{"answered on the board, and still blocked", func(w *whyWorld) {
 			w.status(pipeline.Blocked)
 			w.task.Question, w.task.Reason, w.task.Answered = "Which?", "That one.", true
-		}, `blocked 2h ago. Its question "Which?" has an answer: "That one."`, "otm unblock T-00001", true},
+		}, `blocked 2h ago; somebody answered "Which?": "That one."; gate goes on once the status is in_progress`, "otm unblock T-00001", true},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
 		{"its id was taken", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Conflict) }, "failed 1h ago (conflict): not so", "otm retry c.json --new-id", true},
 		{"its create is wrong", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Invalid) }, "failed 1h ago (invalid): not so", "failed/c.json, then: otm retry c.json", true},

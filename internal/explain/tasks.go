@@ -56,7 +56,7 @@ var (
 	WaitsForPass  = code("waits_for_pass", OK, "waits for the dispatcher's next pass", "")
 	PersonsTurn   = code("persons_turn", OK, "{status} {since:ago}, with {agent}, a person", accept)
 	Blocked       = code("blocked", Warn, "blocked {since:ago}: {reason}", answer, "otm board --link")
-	NotSentOn     = code("not_sent_on", Warn, "blocked {since:ago}. Its question {question:quoted} has an answer: {reason:quoted}. Its agent goes on when the status is changed to in_progress, too", "otm unblock {task}", "otm board --link")
+	NotSentOn     = code("not_sent_on", Warn, "blocked {since:ago}; somebody answered {question:quoted}: {reason:quoted}; {agent} goes on once the status is in_progress", "otm unblock {task}", "otm board --link")
 	ToReview      = code("to_review", OK, "agent_done {since:ago}, waits for review", accept, sendBack)
 	RetryWaits    = code("retry_waits", OK, "run {run} {ended} {at:ago} ({how}); the next one begins {until:when}", lookAt, retryNow)
 	RetryClaim    = code("retry_claim", OK, "run {run} {ended} {at:ago} ({how}); any agent may claim it again {until:when}", lookAt, retryNow)

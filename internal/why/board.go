@@ -202,7 +202,7 @@ func unknownAgent(v *view.View, row *pipeline.Row, since time.Time) draft {
 
 // withoutAgent adds that nobody can work on a task, as its agent is not configured.
 func withoutAgent(v *view.View, d draft, t *view.Task) draft {
-	if name := t.Row.Assignee; t.Agent != nil || name == "" || pipeline.IsSharedQueue(name) || !t.Status().NeedsAgent() {
+	if name := t.Row.Assignee; len(v.Agents) == 0 || t.Agent != nil || name == "" || pipeline.IsSharedQueue(name) || !t.Status().NeedsAgent() {
 		return d
 	}
 	return d.and(unknownAgent(v, t.Row, d.since).findings...).isLate()
@@ -300,8 +300,8 @@ func byStatus(v *view.View, t *view.Task) draft {
 	case pipeline.InProgress:
 		return held(v, inProgress(v, t, since), t)
 	case pipeline.Blocked:
-		if s := t.State; s.Question != "" && s.Answered {
-			return at(IsBlocked, since, explain.NotSentOn, "since", since, "question", s.Question, "reason", s.Reason)
+		if s := t.State; s.Question != "" && s.Answered && s.StatusBy.Kind != core.Person && s.StatusBy.Kind != core.Board {
+			return at(IsBlocked, since, explain.NotSentOn, "since", since, "question", s.Question, "reason", s.Reason, "agent", s.Agent)
 		}
 		return at(IsBlocked, since, explain.Blocked, "since", since, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "no reason was given"))
 	case pipeline.Failed:
