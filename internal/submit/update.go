@@ -59,7 +59,7 @@ A step is named by its title, or by its number as "otm next" prints it.`,
 	f.StringVar(&u.Message.Text, "note", "", "a message for the task's thread")
 	f.IntVar(&r.percent, "percent", 0, "with --note: how much of the task is done, 0 to 100")
 	f.StringVar(&r.tag, "tag", "", "with --note: "+strings.Join(pipeline.Texts(pipeline.Tags), ", ")+" (default progress)")
-	f.StringArrayVar(&u.Message.Mentions, "mention", nil, "with --note: an agent who is shown it too, or a person who is told; repeat it for more")
+	f.StringArrayVar(&u.Message.Mentions, "mention", nil, "with --note: an agent that is shown it too, or a person who is told; repeat it for more")
 	c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"in_progress", "blocked", "agent_done", "failed"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("tag", cobra.FixedCompletions(pipeline.Texts(pipeline.Tags), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -198,7 +198,7 @@ func (r *update) check(u *drop.Update) error {
 	}
 	switch {
 	case u.Run != 0 && u.Run < rec.Run:
-		e := cli.Errorf(cli.Usage, "%v is in run %d by now, and with %s: run %d is over", u.TaskID, rec.Run, rec.Agent, u.Run)
+		e := cli.Errorf(cli.Usage, "%v is with %s, and run %d, to which this report belongs, is over", u.TaskID, rec.Agent, u.Run)
 		if u.By != "" && pipeline.FoldName(u.By) == pipeline.FoldName(rec.Agent) {
 			return e.Hint("otm next --agent %s   # gives the task again, with the number of its run", safe.Quote(rec.Agent))
 		}

@@ -210,7 +210,7 @@ func TestUpdateOfAFormerRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.update("--task-id", "7", "--status", "agent_done").
-			refused(t, 64, "otm: error: T-00007 is in run 2 by now, and with dev das: run 1 is over\notm: hint: "+hint+"\n")
+			refused(t, 64, "otm: error: T-00007 is with dev das, and run 1, to which this report belongs, is over\notm: hint: "+hint+"\n")
 		if got := p.update("--task-id", "7", "--run", "2", "--status", "agent_done").ok(t); got != "T-00007\n" {
 			t.Errorf("with its run: %q", got)
 		}
