@@ -136,7 +136,7 @@ type EditedByPerson struct {
 const (
 	AnswerTo = "answered"  // it answers a blocked agent
 	SentBack = "sent back" // it says why the task is to be done again
-	Explains = "reason"    // it says why the task is cancelled, set aside or held up: to its agent it is nothing
+	Explains = "reason"    // it says why the task is cancelled, set aside or held up: its agent is not shown it
 )
 
 // Approved says that somebody accepted a task's result.

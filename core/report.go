@@ -160,8 +160,8 @@ func noStep(d *decision, title string) *Refused {
 // task.
 func (r Report) ofOther(t *Task) bool { return r.Claims != "" && !SameAgent(r.Claims, holder(t)) }
 
-// ofFormerRun reports whether the report names a run that is over because the task was
-// taken from its agent, because another run began, or because the task was sent back after it. A number that no run has yet is
+// ofFormerRun reports whether the report names a run that is over: the task was taken from its
+// agent, sent back after the run, or another run began. A number that no run has yet is
 // believed: an agent without a store is given the next one, and a lost store has forgotten
 // the runs.
 func (r Report) ofFormerRun(t *Task) bool {
@@ -177,8 +177,8 @@ func (r Report) ofFormerRun(t *Task) bool {
 	return r.Run < dueRun(t) || !SameAgent(last.Agent, t.Dispatch.Agent)
 }
 
-// dueRun is the run of a task to which reports belong: the last one that began, or the next one
-// where that is over and the task is handed out again.
+// dueRun returns the number of the run to which reports belong: the next one if the last was
+// canceled or succeeded and the task is handed out again, else the last.
 func dueRun(t *Task) int {
 	last := t.Runs.Last()
 	if last != nil && t.Out() && (last.Ending == EndCanceled || last.Ending == EndSucceeded) {

@@ -203,8 +203,8 @@ func (d *decision) endRun() {
 	}
 }
 
-// TakenFrom reports whether a person took the task out of the hands of the agent of a run: the
-// run was canceled, or the task was blocked before.
+// TakenFrom reports whether the agent of a run no longer has the task: the run was canceled, or
+// it was paused and the task was then set aside, deleted, or given to another agent or name.
 func TakenFrom(t *Task, r *Run) bool {
 	aside := slices.Contains([]pipeline.Status{pipeline.Dormant, pipeline.Cancelled, pipeline.Rejected, pipeline.Failed}, t.Status)
 	return r.Ending == EndCanceled || r.Ending == EndPaused && (aside || t.Away() || !SameAgent(holder(t), r.Agent))

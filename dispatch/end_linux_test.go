@@ -114,8 +114,8 @@ func TestC5ProcessOfCanceledRunEnds(t *testing.T) {
 	}
 }
 
-// The same where the task was blocked before, so that its run was over. An answer leaves the
-// process alone, and so does who sends the task back to the agent.
+// The same where the task was blocked before, so that its run was over. The process goes
+// on if somebody answers, or sends the task back to the same agent.
 func TestProcessOfBlockedRunEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range ending {

@@ -11,7 +11,7 @@ type Message struct {
 	Text     string   `json:"text"`
 	Tag      Tag      `json:"tag,omitempty"`
 	Percent  *int     `json:"percent,omitempty"`  // how much of the task is done, by its author's word; nil: not said
-	Mentions []string `json:"mentions,omitempty"` // agents that are shown it, although the task is another's
+	Mentions []string `json:"mentions,omitempty"` // agents that are shown it although the task is another's, and people who are told
 }
 
 // Tag is the kind of a message.

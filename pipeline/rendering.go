@@ -10,5 +10,5 @@ type Rendering struct {
 	Steps   []Step `json:"steps"` // in the order in which they are to be done
 	Body    string `json:"body,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
-	Run     int    `json:"run,omitempty"` // to which reports belong: the last one that began, or the next one if that is over and the task is handed out again
+	Run     int    `json:"run,omitempty"` // to which reports belong: the last that began, or the next if that was canceled or succeeded and the task is out again
 }

@@ -45,8 +45,8 @@ func migrations(db engine) (all []*goose.Migration, err error) {
 }
 
 // migrate brings the schema up to date, and has it stay as it is until the engine is
-// closed. name is that of the database. A schema that is newer than this program is a *NewerError; a *SharedError says
-// that programs of an older version run.
+// closed. name is that of the database. A schema that is newer than this program is a
+// *NewerError; a *SharedError says that programs of an older version run.
 func migrate(ctx context.Context, db engine, name string) error {
 	for end := time.Now().Add(migrateWait); ; {
 		known, err := migrations(db)

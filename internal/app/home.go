@@ -59,8 +59,8 @@ func (h *Home) configChanged() bool {
 	return stampOf(info) != h.configStamp()
 }
 
-// configUnreadable returns why programs that start now cannot read otm.toml, such as the otm
-// next of an agent; nil: they can. This process goes on with what it read.
+// configUnreadable returns why a program that starts now, such as an agent's otm next, cannot
+// load otm.toml; nil: it can. This process keeps what it read.
 func (h *Home) configUnreadable() error {
 	if !h.configChanged() {
 		return nil

@@ -24,8 +24,9 @@ func sayCommand(s cli.Streams) *cobra.Command {
 		Use:   "say ID TEXT",
 		Short: "Write a message on a task",
 		Long: `Write a message in the thread of a task. It changes no status. otm next shows it to
-the agent that has the task, and to the agents that are mentioned. In the shell of
-an agent, where OTM_AGENT is set, and with --agent it is that agent's message.
+the agent that has the task, and to the agents that are mentioned. People of
+otm.toml who are mentioned are told over [notify]. In the shell of an agent, where
+OTM_AGENT is set, and with --agent it is that agent's message.
 --unblock answers a blocked agent and lets it go on, as otm unblock does.`,
 		Example: "  otm say T-00035 'The logo has changed' --mention archibald\n  otm say --unblock T-00035 'Green.'",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -65,7 +66,7 @@ an agent, where OTM_AGENT is set, and with --agent it is that agent's message.
 	})
 	c.Flags().StringVar(&tag, "tag", "", strings.Join(pipeline.Texts(pipeline.Tags), ", ")+" (default note)")
 	c.Flags().StringVar(&agent, "agent", "", "the agent whose message it is (default: $OTM_AGENT; else a person's)")
-	c.Flags().StringArrayVar(&mentions, "mention", nil, "an agent who is shown it too, or a person who is told; repeat it for more")
+	c.Flags().StringArrayVar(&mentions, "mention", nil, "an agent that is shown it too, or a person who is told; repeat it for more")
 	c.Flags().BoolVar(&unblock, "unblock", false, "answer a blocked agent, and let it go on")
 	jsonFlag(c, "print the result as a JSON array")
 	c.RegisterFlagCompletionFunc("tag", cobra.FixedCompletions(pipeline.Texts(pipeline.Tags), cobra.ShellCompDirectiveNoFileComp))

@@ -9,8 +9,8 @@ import (
 	"otm/pipeline"
 )
 
-// record is a file tasks/T-00035.json of the former format. Its keys are among those of the
-// state that a task has now, but for two.
+// record is a file tasks/T-00035.json of the former format. The keys that we read are those of
+// core.Task, and two more. A new key of core.Task must not reuse a former one.
 type record struct {
 	core.Task
 	Updates []applied      `json:"updates"`

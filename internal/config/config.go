@@ -116,7 +116,7 @@ func (p *problemList) add(key, format string, args ...any) {
 	*p = append(*p, key+": "+fmt.Sprintf(format, args...))
 }
 
-// check notes an error, if there is one, that the value of a key has.
+// check notes err as a problem of a key, unless it is nil.
 func (p *problemList) check(key string, err error) {
 	if err != nil {
 		p.add(key, "%v", err)

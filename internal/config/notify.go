@@ -44,7 +44,7 @@ const (
 	defaultWebhookEnv  = "OTM_WEBHOOK_SECRET"
 )
 
-// fill fills in the defaults of outlets.
+// fill fills in defaults of outlets, and notes wrong values.
 func (n *Notify) fill(c *Config, p *problemList) {
 	n.Command = c.program("notify.command", n.Command, p)
 	for _, what := range n.What {

@@ -177,7 +177,7 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	said, _ := e.Data.(core.Said)
 	people := pipeline.Filter(said.Mentions, n.Person)
 	if len(people) == 0 && (!isRetry && !isNews || byPerson && m.To != pipeline.Done) {
-		return nil, nil // who did it knows
+		return nil, nil // no news, or the person who did it knows
 	}
 	t, err := n.Store.Task(ctx, e.Task)
 	if err != nil {

@@ -229,7 +229,8 @@ func TestNoNews(t *testing.T) {
 	w.want("by a person", w.once(5*time.Second), "")
 }
 
-// Who mentions a person is told on: a person runs no otm next. Messages to agents are no news.
+// People are told of messages that mention them: they do not run otm next. A message that
+// mentions only agents is no news.
 func TestMention(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
