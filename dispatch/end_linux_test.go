@@ -114,6 +114,17 @@ func TestC5ProcessOfCanceledRunEnds(t *testing.T) {
 	}
 }
 
+// wantEnded passes until the process of alpha is gone with its child, and its end counts for nothing.
+func (w *world) wantEnded(gone <-chan string) {
+	w.Helper()
+	w.pass()
+	want(w.T, "it is gone with its child", w.line(gone), "")
+	w.ended()
+	w.pass()
+	h := w.health()
+	want(w.T, "its agent", words(h.Ends == nil, h.Failures, h.Fruitless), "true 0 0")
+}
+
 // The same where the task was blocked before, so that its run was over. The process goes
 // on if somebody answers, or sends the task back to the same agent.
 func TestProcessOfBlockedRunEnds(t *testing.T) {
@@ -132,12 +143,7 @@ func TestProcessOfBlockedRunEnds(t *testing.T) {
 				want(t, "answered: it runs", words(w.health().Running, w.health().Ends == nil), "true true")
 			}
 			end(w, id)
-			w.pass()
-			want(t, "it is gone with its child", w.line(gone), "")
-			w.ended()
-			w.pass()
-			h := w.health()
-			want(t, "its agent", words(h.Ends == nil, h.Failures, h.Fruitless), "true 0 0")
+			w.wantEnded(gone)
 		})
 	}
 }
@@ -174,12 +180,7 @@ func TestEndedBesideTheNextAgent(t *testing.T) {
 	w, id, other, gone := newStopWorld(t)
 	w.edit(id, w.assignee("beta"))
 	w.d.Store = &staleStore{w.store, func() { want(t, "takes", w.next("beta"), id) }}
-	w.pass()
-	want(t, "it is gone with its child", w.line(gone), "")
-	w.ended()
-	w.pass()
-	h := w.health()
-	want(t, "its agent", words(h.Ends == nil, h.Failures, h.Fruitless), "true 0 0")
+	w.wantEnded(gone)
 	want(t, "the runs", w.runsOf(id), "1 canceled, 2 ")
 	want(t, "its other task", words(w.record(other).Status, len(w.record(other).Wakes)), words(pipeline.Assigned, 1))
 }

@@ -200,10 +200,11 @@ func (w *work) carryOut(c core.Command) error {
 	}
 	if i, ok := c.Do.(core.Import); ok {
 		w.imported = append(w.imported, i.Did...)
-		for _, d := range i.Did {
-			if len(events) > 0 { // what the former format carried out is not carried out again
-				w.done[d.ID] = d
-			}
+		if len(events) == 0 {
+			return nil
+		}
+		for _, d := range i.Did { // what the former format carried out is not carried out again
+			w.done[d.ID] = d
 		}
 	}
 	return nil

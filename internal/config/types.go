@@ -31,8 +31,7 @@ func (c *Config) fillTypes(f *file, p *problemList) {
 			p.add(table+".max_retries", "%d is negative", rules.MaxRetries)
 		}
 		if t.MaxRuntime != nil {
-			d := p.duration(table+".max_runtime", *t.MaxRuntime)
-			rules.MaxRuntime = &d
+			rules.MaxRuntime = new(p.duration(table+".max_runtime", *t.MaxRuntime))
 		}
 		if t.ReclaimAfter != nil {
 			rules.ReclaimAfter = p.duration(table+".reclaim_after", *t.ReclaimAfter)
