@@ -1,12 +1,10 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,8 +37,6 @@ func TestMain(m *testing.M) {
 		command()
 		os.Exit(0)
 	}
-	// These tests wait for other processes most of the time.
-	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 	os.Exit(leak.Main(withCommands{m}))
 }
 

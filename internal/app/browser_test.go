@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,8 +35,6 @@ var chromium struct {
 }
 
 func TestMain(m *testing.M) {
-	// These tests wait for a browser and other processes most of the time.
-	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 	os.Exit(leak.Main(withBrowser{m}))
 }
 

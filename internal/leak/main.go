@@ -3,11 +3,13 @@ package leak
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +28,10 @@ const watchEnv = "TEST_RUN_WATCH"
 // grace is how long processes of a run may take to end by themselves once its
 // tests have passed.
 const grace = 60 * time.Second
+
+// atOnce is how many tests of a package run at once for each processor, unless -parallel
+// says otherwise.
+const atOnce = 2
 
 // Main runs the tests of a package, and returns their exit code. TestMain calls
 // it.
@@ -59,6 +65,8 @@ func Main(m interface{ Run() int }) (code int) {
 		return 1
 	}
 	defer end()
+	// Most tests wait for the disk or for other processes most of the time.
+	flag.Set("test.parallel", strconv.Itoa(atOnce*runtime.GOMAXPROCS(0)))
 	if code = m.Run(); code == 0 {
 		code = checkProcesses(dir, grace)
 	}
