@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Programs has this test binary stand in a directory under the names of
@@ -40,12 +41,21 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer r.Close()
-	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
+	return WriteProgram(to, r)
+}
+
+// WriteProgram writes a new program, which tests may start at once. A process that
+// began meanwhile would have the file open for writing, and the system refuses to
+// start a program that is written (ETXTBSY in execve(2)). So none begins meanwhile.
+func WriteProgram(path string, from io.Reader) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	w, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	if _, err := io.Copy(w, r); err != nil {
+	if _, err := io.Copy(w, from); err != nil {
 		return err
 	}
 	return w.Close()

@@ -48,7 +48,7 @@ func TestMainProgram(t *testing.T) {
 	urls, runsFile := filepath.Join(dir, "urls"), filepath.Join(dir, "runs.jsonl")
 	agent := filepath.Join(dir, "agent")
 	script := "#!/bin/sh\nGATEWAYTEST_ROLE=agent exec '" + self + "' \"$@\"\n"
-	if err := os.WriteFile(agent, []byte(script), 0o700); err != nil {
+	if err := leak.WriteProgram(agent, strings.NewReader(script)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-profile", "2026.3.13", "-agent", "devdas="+dir,
