@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
@@ -476,6 +477,7 @@ func TestEntriesGo(t *testing.T) {
 // B77: entries of ended tasks leave the file, so that it does not grow.
 func TestFileStaysSmall(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "brings 200 tasks to their end")
 	w := newWorld(t, "alpha")
 	w.agents[0].Trigger = pipeline.TriggerNone
 	const rounds, each = 8, 25
@@ -1007,6 +1009,7 @@ func TestFileLocked(t *testing.T) {
 // delivered until it is taken.
 func TestConcurrentRewriting(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "brings 120 tasks to their end")
 	w := newWorld(t, "alpha")
 	w.agents[0].Trigger = pipeline.TriggerNone
 	const all = 120

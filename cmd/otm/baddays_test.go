@@ -119,6 +119,7 @@ type bad struct {
 // sample returns all of so many troubles at each step, or n of them.
 func sample(t *testing.T, hows, n int) []bad {
 	t.Helper()
+	crashtest.Long(t, "is a walk")
 	choice := choices(t)
 	var all []bad
 	for step := range life {
@@ -128,9 +129,6 @@ func sample(t *testing.T, hows, n int) []bad {
 	}
 	if !crashtest.Whole() {
 		choice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		if testing.Short() {
-			n = 1
-		}
 		return all[:n]
 	}
 	return all

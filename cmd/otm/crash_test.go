@@ -331,6 +331,7 @@ func points(t *testing.T) []map[string]int {
 // before the kill and after the restart are processes of their own only then.
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "is a walk")
 	all := points(t)
 	checkPoints(t, all)
 	for _, k := range crashtest.Part(t, kills(all)) {

@@ -79,10 +79,10 @@ var damages = []struct {
 // that needs it works until a person has put it back, and that is said. No task
 // is lost but one whose drop is damaged before OTM has read it: that fails, and
 // is kept. OTM_TEST_WHOLE=1 damages each by itself in each way; else those that
-// are made again are damaged all at once, in two ways of three (one with -short), and one of the
-// others alone.
+// are made again are damaged all at once, in two ways of three, and one of the others alone.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "is a walk")
 	choice := choices(t)
 	spared := choice.IntN(len(damages))
 	var alone []func()
@@ -104,7 +104,7 @@ func TestDamagedFiles(t *testing.T) {
 				})
 			}
 		}
-		if crashtest.Whole() || i != spared && !testing.Short() || i == (spared+1)%len(damages) {
+		if crashtest.Whole() || i != spared {
 			t.Run("all that is made again "+d.name, func(t *testing.T) {
 				t.Parallel()
 				newWornHouse(t).damage(d.do, healing...)

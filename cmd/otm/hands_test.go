@@ -172,6 +172,7 @@ func (s *soak) rewriter(agent string) func(context.Context) {
 // settled once.
 func TestInjectorsTogether(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "starts many processes")
 	s := newHands(t)
 	s.startBoard("")
 	var all []spec
@@ -218,6 +219,7 @@ func TestInjectorsTogether(t *testing.T) {
 // comes under two names counts once.
 func TestOddDrops(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "starts many processes")
 	s := newHands(t)
 	s.startBoard("")
 	drop := func(kind inbox.Kind, name, text string) {

@@ -12,6 +12,7 @@ import (
 
 	"otm/internal/board/boardtest"
 	"otm/internal/config"
+	"otm/internal/crash/crashtest"
 )
 
 // setUp runs otm init --slack in a process of its own, to be killed at a point,
@@ -57,6 +58,7 @@ func (h *house) set(dir string) (list, token string) {
 // was written down is not made again.
 func TestKillsOfInitSlack(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "is a walk")
 	h := newHouse(t)
 	b := boardtest.Start(t)
 	for name, args := range map[string][]string{

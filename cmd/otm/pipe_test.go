@@ -7,12 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"otm/internal/crash/crashtest"
 )
 
 // TestNobodyReads: who closed the pipe has read enough; a command that changes
 // something is not ended half-way by it.
 func TestNobodyReads(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "starts many processes")
 	h := newHouse(t)
 	h.startBoard("")
 	for _, s := range life[:2] {

@@ -16,6 +16,7 @@ import (
 	"otm/core/store"
 	"otm/core/store/storetest"
 	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
@@ -125,6 +126,7 @@ func (b *fileBoard) write(ctx context.Context, p core.Pending) error {
 // and makes no row twice.
 func TestKilled(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "is a walk")
 	dir := t.TempDir()
 	start := t0
 	for _, point := range []string{"outbox.leased", "test.made", "sqlite.commit", "sqlite.committed", "store.done", "outbox.delivered"} {

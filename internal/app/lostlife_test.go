@@ -564,6 +564,7 @@ func (l *life) dieOnceStarted(ctx context.Context, die func()) {
 // there is one of each call and way to fail, and one part of these is taken.
 func TestLostAnswersThroughALife(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "is a walk")
 	plain := map[pipeline.Trigger]*life{}
 	for _, way := range []pipeline.Trigger{pipeline.TriggerNone, pipeline.TriggerExec, pipeline.TriggerGateway} {
 		l := newLife(t, way)

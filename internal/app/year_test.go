@@ -131,6 +131,7 @@ func (d *dweller) end(id pipeline.TaskID) {
 // follow from the archives, and otm.db stays small. OTM_TEST_WHOLE=1 lives a year.
 func TestYear(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "lives through twelve days")
 	keep, days := 4, 12
 	if crashtest.Whole() {
 		keep, days = 90, 365

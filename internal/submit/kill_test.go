@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"otm/internal/crash/crashtest"
 )
 
 // TestKillSweep kills otm-create again and again, at its crash points and at
@@ -17,6 +19,7 @@ import (
 // of one that was killed is free at once.
 func TestKillSweep(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "is a walk")
 	p := initialised(t)
 	start := func(how, title string) (*exec.Cmd, *strings.Builder) {
 		cmd := exec.Command(os.Args[0], "--title", title, "--agent", "devdas")

@@ -61,6 +61,7 @@ func (d *disk) look() {
 // were being taken.
 func TestPowerFailure(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "is a walk")
 	picks := []struct{ file, note int }{{0, 0}, {0, 1}, {0, 2}, {1, 1}}
 	picks = crashtest.Some(t, picks, 1)
 	for _, lasts := range []bool{true, false} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"otm/core/store/storetest"
+	"otm/internal/crash/crashtest"
 	"otm/internal/sqlite"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -59,6 +60,7 @@ func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is
 // twice.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
+	crashtest.Long(t, "fills a disk again and again")
 	for nth := range 5 {
 		w := newWorld(t)
 		w.smallDisk()

@@ -211,6 +211,7 @@ func place(pkg string) string {
 // reports whether any was.
 func each(t testing.TB, err error, f func(refuse Refuse), chooser func() (choose func() bool)) (came bool) {
 	t.Helper()
+	Long(t, "is a walk")
 	for {
 		r := &Refusal{choose: chooser(), err: err}
 		f(func(dir string, do func() error) (*Refusal, error) {

@@ -10,10 +10,11 @@ import (
 
 // Walks, the tests that take every place times every failure, have more cases
 // than people want to wait for. A run takes one part of them, another one each
-// day; the log of the test names it. The environment says otherwise:
+// day; the log of the test names it. With -short, walks are left out. The environment
+// says otherwise:
 //
 //	OTM_SEED=n        the part of day n, counted from 1970; a run that failed is repeated so
-//	OTM_TEST_PARTS=n  walks have n parts instead of 16, or of 40 with -short; 1 takes all cases
+//	OTM_TEST_PARTS=n  walks have n parts instead of 16; 1 takes all cases
 //	OTM_TEST_WHOLE=1  all cases, and those that differ from others in small things
 const (
 	seedEnv  = "OTM_SEED"
@@ -21,7 +22,6 @@ const (
 	wholeEnv = "OTM_TEST_WHOLE"
 
 	usualParts = 16
-	shortParts = 40
 )
 
 // Whole reports whether a walk takes all of its cases, also those that differ
@@ -51,11 +51,8 @@ type part struct{ seed, parts int }
 
 func partOf(t testing.TB) part {
 	t.Helper()
-	usual := usualParts
-	if testing.Short() {
-		usual = shortParts
-	}
-	p := part{Seed(t), setting(t, partsEnv, usual)}
+	Long(t, "is a walk")
+	p := part{Seed(t), setting(t, partsEnv, usualParts)}
 	if Whole() {
 		p.parts = 1
 	}
