@@ -159,7 +159,7 @@ func TestCommandsWhereTheDiskFails(t *testing.T) {
 			whole := c.in(t)
 			usual, _ := whole.main(argv...)
 			want := whole.outcome()
-			crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+			crashtest.EachOwnPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
 				p := c.in(t)
 				code, out := 0, ""
 				refused, _ := refuse(p.h.Dir, func() error {

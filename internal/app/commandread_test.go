@@ -56,7 +56,7 @@ func TestReadersWhereTheDiskFails(t *testing.T) {
 	eachReader(t, func(t *testing.T, p *patient, argv []string) {
 		usual, answer := p.main(argv...)
 		before := p.kept()
-		crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+		crashtest.EachOwnPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
 			code, out := 0, ""
 			refused, _ := refuse(p.h.Dir, func() error {
 				code, out = p.main(argv...)

@@ -66,7 +66,7 @@ func TestInitSlackWhereTheDiskFails(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	want := files(whole)
-	crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+	crashtest.EachOwnPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
 		dir := slackDir(t, before, "")
 		code, out := 0, ""
 		refused, _ := refuse(dir, func() error {

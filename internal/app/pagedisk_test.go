@@ -65,7 +65,7 @@ func TestPageEditsWhereTheDiskFails(t *testing.T) {
 			}
 			outcome := func(p *patient) string { return mended.ReplaceAllString(p.outcome(), "Mended") } // under which new id, is no matter
 			want := outcome(whole)
-			crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+			crashtest.EachOwnPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
 				p, row, step := newReviewed(t)
 				a := action(row, step)
 				o := slacklist.Options{Dir: p.h.Dir, URL: p.b.URL, ListID: p.b.ListID, Token: p.b.Token}
@@ -106,7 +106,7 @@ func TestPageEditsWhereTheDiskFails(t *testing.T) {
 // that failed was to keep its name for ever, and the next one gets an id of its own.
 func TestPageCreateWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
-	crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+	crashtest.EachOwnPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
 		h, _ := slackHome(t)
 		a := page.Action{Do: "create", Title: "new", Agent: "devdas"}
 		refused, err := refuse(h.Dir, func() error {
@@ -151,7 +151,7 @@ func TestPageShowsWhereTheDiskFails(t *testing.T) {
 			return err
 		},
 	} {
-		crashtest.EachPlace(t, syscall.EIO, "otm/internal/app otm/internal/view otm/internal/why", func(refuse crashtest.Refuse) {
+		crashtest.EachOwnPlace(t, syscall.EIO, "otm/internal/app otm/internal/view otm/internal/why", func(refuse crashtest.Refuse) {
 			refused, err := refuse(p.h.Dir, func() error { return show(pageOf(p.h)) })
 			// What is said of others is said without what cannot be read: heartbeats, who runs, drops that may
 			// have been settled meanwhile.

@@ -107,7 +107,7 @@ func TestPageStartsWhereTheDiskFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+			crashtest.EachOwnPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
 				h := listenAt(t, newHome(t, c.config), quietAddress(t))
 				put(t, filepath.Join(h.Dir, "secrets", "slack"), slack.Token)
 				var code int

@@ -69,7 +69,7 @@ func TestDisturbedAtEachPlace(t *testing.T) {
 func TestDiskFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
-	crashtest.EachPlace(t, syscall.EIO, "otm/pipeline/complete", func(refuse crashtest.Refuse) {
+	crashtest.EachOwnPlace(t, syscall.EIO, "otm/pipeline/complete", func(refuse crashtest.Refuse) {
 		w := newTroubledWorld(t)
 		var r *heartbeat.Report
 		refused, err := refuse(w.dir, func() (err error) {

@@ -122,16 +122,22 @@ func EachInPart(t testing.TB, err error, f func(refuse Refuse)) {
 	})
 }
 
-// EachPlace is Each for what takes many steps. Of those to which the same lines of
-// a package came, such as "otm/dispatch" (or of several, with spaces between), the
-// first is refused for all, and of these places, one part is taken. With
-// OTM_TEST_WHOLE=1 it is Each.
+// EachPlace is EachOwnPlace, but with OTM_TEST_WHOLE=1 it is Each.
 func EachPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
 	t.Helper()
 	if Whole() {
 		Each(t, err, f)
 		return
 	}
+	EachOwnPlace(t, err, pkg, f)
+}
+
+// EachOwnPlace is Each for what takes many steps. Of those to which the same lines of
+// a package came, such as "otm/dispatch" (or of several, with spaces between), the
+// first is refused for all, and of these places, one part is taken. It is for a test
+// that asks what those lines do, where the packages below may try again later.
+func EachOwnPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
+	t.Helper()
 	places := newPlaces(t, pkg)
 	each(t, err, f, func() func() bool { return places.next })
 	places.check(t)
