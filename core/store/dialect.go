@@ -332,7 +332,7 @@ func (e *postgres) migrate(ctx context.Context, steps goose.ProviderOption) erro
 func (e *postgres) ddl(text string) string { return text }
 
 func (e *postgres) backup(ctx context.Context, stamp string) (string, error) {
-	suffix := "_before_" + strings.ReplaceAll(stamp, "-", "_")
+	suffix := "_before_" + strings.NewReplacer("-", "_", ".", "_").Replace(stamp)
 	return "the tables whose names end with " + suffix, e.write(ctx, synced, func(t tx) error {
 		for _, b := range derived {
 			if _, err := t.Exec("CREATE TABLE " + b.name + suffix + " AS TABLE " + b.name); err != nil {

@@ -46,7 +46,7 @@ func Rebuild(ctx context.Context, s *Store, now time.Time) (backup string, found
 		return "", found, err
 	}
 	err = s.use(ctx, func(db engine) (err error) {
-		backup, err = db.backup(ctx, now.UTC().Format("20060102-150405"))
+		backup, err = db.backup(ctx, now.UTC().Format("20060102-150405.000000"))
 		return err
 	})
 	if err != nil {

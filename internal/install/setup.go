@@ -1,12 +1,14 @@
 package install
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"otm/heartbeat"
 	"otm/internal/cli"
@@ -106,9 +108,12 @@ func starts(c *config.Config) bool {
 	return len(c.Notify.Command)+len(c.Advise) > 0 || slices.ContainsFunc(c.Agents, func(a pipeline.Agent) bool { return !a.Person && a.Trigger == pipeline.TriggerExec })
 }
 
-// isMade reports whether a workspace is a directory. One that does not answer counts
-// as made: something is mounted there.
+// isMade reports whether a workspace is a directory. One that does not answer, or that
+// cannot be looked at, counts as made: without it, its agent could write nowhere.
 func isMade(path string) bool {
 	info, err := patience.Read(path, patience.Reader, nil, func() (fs.FileInfo, error) { return durable.Stat(path) })
-	return err == nil && info.IsDir() || patience.IsSilent(err)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+	}
+	return info.IsDir()
 }
