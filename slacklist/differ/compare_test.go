@@ -478,21 +478,22 @@ func TestGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		rows   string // that are missing
-		gone   bool
+		gone   string // by the board's word
 		change func(s *scene)
 		want   string
 	}{
-		{"not by the board's word", "R1", false, nil, ""},
-		{"a row", "R1", true, nil, "T-00035 by board: LoseRow row=R1"},
-		{"a row and its steps", "R1 R2 R3", true, nil, "T-00035 by board: LoseRow row=R1"},
-		{"a step", "R2", true, nil, "T-00035 by board: Edits gone=R2"},
-		{"both steps", "R3 R2", true, nil, "T-00035 by board: Edits gone=R2\nT-00035 by board: Edits gone=R3"},
-		{"a step of a finished task", "R2", true, func(s *scene) {
+		{"not by the board's word", "R1", "", nil, ""},
+		{"a row", "R1", "R1", nil, "T-00035 by board: LoseRow row=R1"},
+		{"a row and its steps", "R1 R2 R3", "R1 R2 R3", nil, "T-00035 by board: LoseRow row=R1"},
+		{"a row that was written since, and its steps", "R2 R3", "R1 R2 R3", nil, "T-00035 by board: LoseRow row=R1"},
+		{"a step", "R2", "R2", nil, "T-00035 by board: Edits gone=R2"},
+		{"both steps", "R3 R2", "R3 R2", nil, "T-00035 by board: Edits gone=R2\nT-00035 by board: Edits gone=R3"},
+		{"a step of a finished task", "R2", "R2", func(s *scene) {
 			s.task.Status, s.task.Shown.Status, s.row.Status = pipeline.AgentDone, pipeline.AgentDone, pipeline.AgentDone
 		}, ""},
-		{"known to be gone", "R1", true, func(s *scene) { s.task.GoneAt = noon }, ""},
-		{"archived by us", "R1", true, func(s *scene) { s.task.ArchivedAt = noon }, ""},
-		{"before the first walk", "R1", true, func(s *scene) { s.batch.walkAt = time.Time{} }, ""},
+		{"known to be gone", "R1", "R1", func(s *scene) { s.task.GoneAt = noon }, ""},
+		{"archived by us", "R1", "R1", func(s *scene) { s.task.ArchivedAt = noon }, ""},
+		{"before the first walk", "R1", "R1", func(s *scene) { s.batch.walkAt = time.Time{} }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -503,7 +504,7 @@ func TestGone(t *testing.T) {
 			for _, id := range strings.Fields(c.rows) {
 				s.batch.rows = slices.DeleteFunc(s.batch.rows, func(r *pipeline.Row) bool { return r.ID == id })
 			}
-			s.batch.look = func(string) (bool, error) { return c.gone, nil }
+			s.batch.look = func(id string) (bool, error) { return slices.Contains(strings.Fields(c.gone), id), nil }
 			found := compare(s.batch, s.tasks, agents, opts)
 			found.commands = nil
 			found.gone(t.Context(), s.tasks)

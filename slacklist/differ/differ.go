@@ -203,22 +203,33 @@ func missing(b pipeline.Batch, tasks []*core.Task) (rows []missingRow) {
 // gone asks the board for the rows that the last walk lacks, which means nothing by
 // itself, and makes the commands for those that the board does not have. Trouble with
 // that is no trouble of the comparison: later runs ask for the other rows.
+//
+// A step may be gone with its task, whose row is shown all the same if it was written after
+// the walk began.
 func (c *comparison) gone(ctx context.Context, tasks []*core.Task) {
+	lost := map[pipeline.TaskID]bool{}
 	for n, row := range missing(c.Batch, tasks) {
+		id, top := row.task.ID, row.task.RowID
 		if n == maxLooks {
 			c.again(c.now.Add(lookAgain))
 			return
 		}
+		if lost[id] {
+			continue
+		}
 		gone, err := c.IsGone(ctx, row.id)
+		if lost[id] = gone && row.id == top; gone && !lost[id] {
+			lost[id], err = c.IsGone(ctx, top)
+		}
 		switch {
 		case err != nil:
 			c.Log.Info("missing row not looked up on the board", "err", err)
 			c.again(c.now.Add(lookAgain))
 			return
-		case gone && row.id == row.task.RowID:
-			c.add(core.ByPerson(""), row.task.ID, core.LoseRow{Row: row.id})
+		case lost[id]:
+			c.add(core.ByPerson(""), id, core.LoseRow{Row: top})
 		case gone:
-			c.add(core.ByPerson(""), row.task.ID, core.Edits{Seen: true, Gone: []string{row.id}})
+			c.add(core.ByPerson(""), id, core.Edits{Seen: true, Gone: []string{row.id}})
 		}
 	}
 }
