@@ -185,11 +185,11 @@ func sayRun(e *core.Event) []said {
 	case core.CountReset:
 		return []said{{"count of failed runs restarted", ""}}
 	case core.StartEnded:
-		switch {
+		switch { // whether the run of the task failed by it, RunFailed says
 		case data.Process:
 			return []said{{"ended", "process of " + data.Agent + ": " + data.Exit}}
 		case data.Outcome.Failed():
-			return []said{{"run failed", data.Exit}}
+			return []said{{"ended", "turn of " + data.Agent + ": " + data.Exit}}
 		}
 	}
 	return nil
@@ -232,7 +232,7 @@ func sayMore(e *core.Event) said {
 	case core.StartUnknown:
 		return said{"nobody knows how the run ended", data.Key}
 	case core.StartEnded:
-		return said{"run ended", data.Agent + ": " + cmp.Or(data.Exit, string(data.Outcome), "nobody saw how")}
+		return said{"ended", "turn of " + data.Agent + ": " + cmp.Or(data.Exit, string(data.Outcome), "nobody saw how")}
 	case core.AgentChanged:
 		return agentChanged(&data)
 	case core.RetryAdvised:
