@@ -31,6 +31,7 @@ type taskCommand struct {
 	value             string            // what --to takes; "": it has no --to
 	reason            string            // what --reason says; "": it has no --reason
 	optional          bool              // --reason may be left out
+	told              bool              // the agent reads the reason
 	steps             bool              // --add-step and --drop-step
 	resets            bool              // --reset restarts the count of failed runs
 }
@@ -46,7 +47,7 @@ var taskCommands = []taskCommand{
 		long: "A task that was given to a person is done with it, whatever its status: nobody else\nreports on it."},
 	{name: "reject", short: "Reject the result of tasks, and let them rest", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Rejected, reason: "what is not good enough", steps: true,
 		long: "The task rests at rejected until otm rework sends it back or otm cancel ends it."},
-	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it", steps: true,
+	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it", told: true, steps: true,
 		long: "The agent is woken for the task again, and otm next shows it the reason."},
 	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted",
 		long: "If an agent works on one of them now, OTM ends its process, or tells it at the gateway."},
@@ -54,7 +55,7 @@ var taskCommands = []taskCommand{
 		long: "A failed task gets one more run, with --reset as many as a new one. A pending one\nneed not wait for its retry."},
 	{name: "release", short: "Take tasks from their agent, and hand them out again", from: begun, to: pipeline.New,
 		long: "If the agent works on one of them now, OTM ends its process, or tells it at the gateway."},
-	{name: "reopen", short: "Open finished or cancelled tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone, pipeline.Cancelled}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
+	{name: "reopen", short: "Open finished or cancelled tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone, pipeline.Cancelled}, to: pipeline.New, reason: "why: the agent reads it", optional: true, told: true},
 	{name: "dormant", short: "Set tasks aside", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}, to: pipeline.Dormant, reason: "why", optional: true,
 		long: "OTM leaves them alone until otm activate. For people only."},
 	{name: "activate", short: "Hand tasks out again that were set aside", from: []pipeline.Status{pipeline.Dormant}, to: pipeline.New,
@@ -62,7 +63,7 @@ var taskCommands = []taskCommand{
 	{name: "stop", short: "Stop the agent's work on tasks, and set them aside", from: []pipeline.Status{pipeline.Assigned, pipeline.InProgress}, to: pipeline.Dormant, reason: "why", optional: true,
 		long: "OTM ends the process in which the agent works on the task now, with all that it\nstarted: by SIGTERM, and by SIGKILL 10 seconds later. Nobody works on the task until otm\nactivate. An agent at the gateway is told, and its turn is aborted where the gateway can;\nwhat it reports is refused. For people only."},
 	{name: "block", short: "Hold tasks up", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone}, to: pipeline.Blocked, reason: "what holds it up"},
-	{name: "unblock", short: "Answer blocked agents, and let them go on", from: []pipeline.Status{pipeline.Blocked}, to: pipeline.InProgress, reason: "the answer: the agent reads it", optional: true,
+	{name: "unblock", short: "Answer blocked agents, and let them go on", from: []pipeline.Status{pipeline.Blocked}, to: pipeline.InProgress, reason: "the answer: the agent reads it", optional: true, told: true,
 		long: "The agent is woken at once. otm next shows it the answer, which may also stand after\nthe ids: otm unblock T-00035 'Green.'"},
 	{name: "assign", short: "Give tasks to another agent", from: unfinished, value: "AGENT"},
 	{name: "priority", short: "Change the priority of tasks", from: unfinished, value: "PRIORITY"},
@@ -143,12 +144,18 @@ func (tc *taskCommand) suit(h *Home, t *core.Task, e core.Edits) core.Edits {
 }
 
 // line is the command line for a task.
-func (tc *taskCommand) line(id string) string {
+func (tc *taskCommand) line(id string) string { return tc.lineWith(id, "") }
+
+// lineWith is line with the reason that somebody typed for the agent.
+func (tc *taskCommand) lineWith(id, reason string) string {
 	line := "otm " + tc.name + " " + id
 	if tc.value != "" {
 		line += " --to " + tc.value
 	}
-	if tc.reason != "" && !tc.optional {
+	switch {
+	case tc.told && reason != "":
+		line += " --reason " + safe.Quote(reason)
+	case tc.reason != "" && !tc.optional:
 		line += " --reason '…'"
 	}
 	return line
@@ -412,12 +419,16 @@ func (tc *taskCommand) instead(r *core.Refused, edits core.Edits) (names, lines 
 		}
 	}
 	slices.SortStableFunc(can, func(a, b *taskCommand) int { return len(a.from) - len(b.from) })
-	if tc.name == "unblock" && edits.Reason != nil && *edits.Reason != "" { // somebody else answered first
-		lines = append(lines, fmt.Sprintf("otm say %v %s   # tells its agent as well", r.Task, safe.Quote(*edits.Reason)))
+	words := ""
+	if tc.told && edits.Reason != nil { // somebody else was first, and the words are not to be typed again
+		words = *edits.Reason
+	}
+	if words != "" && !r.From.Finished() {
+		lines = append(lines, fmt.Sprintf("otm say %v %s   # tells its agent as well", r.Task, safe.Quote(words)))
 	}
 	for _, other := range can {
 		if names = append(names, other.name); len(lines) < maxNext {
-			lines = append(lines, other.line(r.Task.String()))
+			lines = append(lines, other.lineWith(r.Task.String(), words))
 		}
 	}
 	return names, lines
