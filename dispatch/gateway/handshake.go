@@ -37,6 +37,9 @@ func (s *Server) Restarted(since *Server) bool {
 	return s.after.After(since.before)
 }
 
+// Began returns when the process began, at the earliest.
+func (s *Server) Began() time.Time { return s.after.Round(0) }
+
 // uptimeSlack is more than the rounding of an uptime.
 const uptimeSlack = 5 * time.Millisecond
 

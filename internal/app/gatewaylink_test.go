@@ -211,3 +211,47 @@ func TestAgentsOfTheGateway(t *testing.T) {
 		stop()
 	}
 }
+
+// Runs that a gateway without a boot id had accepted are over once another process answers
+// in its place: a newer version too, and one that was started while no dispatcher ran, as
+// after a restart of the machine.
+func TestRunsOfAFormerGateway(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		before, now string // boot ids
+		starts      int
+		lost        bool
+	}{{"", "", 0, false}, {"", "b", 1, true}, {"a", "b", 1, false}, {"a", "a", 0, false}, {"a", "", 1, true}} {
+		n := &gatewayNotes{now: time.Now}
+		n.reached(&gateway.Server{BootID: c.before})
+		n.reached(&gateway.Server{BootID: c.now})
+		if n.listed(); len(n.starts) != c.starts || c.starts > 0 && n.starts[0].Lost.IsZero() == c.lost {
+			t.Errorf("%q after %q: starts %+v", c.now, c.before, n.starts)
+		}
+	}
+
+	g := gatewaytest.Start(t, gatewaytest.Profile2026_3_13)
+	h := gatewayHome(t, g, "alpha")
+	starts := func() []dispatch.Start {
+		was, _ := dispatch.ReadLink(h.Dir)
+		wakers, stop := newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), true)
+		defer stop()
+		untilLink(t, h, "connected", func(l dispatch.Link, _ error) bool { return l.Up && !l.Since.Equal(was.Since) })
+		n := wakers[pipeline.TriggerGateway].(*gatewayWaker).notes
+		n.listed()
+		return n.takeStarts()
+	}
+	if first, again := starts(), starts(); len(first)+len(again) != 0 {
+		t.Errorf("the same process counts as another one: %+v, %+v", first, again)
+	}
+	for noticed := false; !noticed; { // its uptime shows it once it is younger than the end of the link
+		ended := time.Now()
+		if err := g.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		found := starts()
+		if noticed = len(found) == 1; noticed && (found[0].Lost.Before(ended.Add(-time.Second)) || found[0].Lost.After(time.Now())) {
+			t.Errorf("lost until %v, it ended at %v", found[0].Lost, ended)
+		}
+	}
+}

@@ -73,6 +73,7 @@ func newGatewayWaker(h *Home, tasks core.Store, log *slog.Logger, resident bool)
 	if resident {
 		n.list = &agentList{dir: h.Dir, log: log, asked: n.listed, tell: n.tell, due: make(chan struct{}, 1)}
 		n.link, _ = dispatch.ReadLink(h.Dir) // without it, its outages are forgotten
+		n.turned = n.link.Since
 		if n.link.Up {
 			n.link.Since = time.Time{} // whether it was up since its process ended is not known
 		}
@@ -201,6 +202,7 @@ type gatewayNotes struct {
 	link  dispatch.Link // as last written
 	list  *agentList
 
+	turned time.Time       // when the link of the former dispatcher changed last; zero: not known
 	server *gateway.Server // the process that was reached last
 	mu     sync.Mutex      // guards what follows
 	seen   []dispatch.Start
@@ -226,15 +228,19 @@ func (n *gatewayNotes) takeStarts() []dispatch.Start {
 }
 
 // reached notes who answers at the gateway. 2026.3.13, which has no boot id, forgets its
-// runs when it is restarted; 2026.9.6 goes on with them.
+// runs when it ends, whoever follows it; 2026.9.6 goes on with its own.
 func (n *gatewayNotes) reached(s *gateway.Server) {
 	before := n.server
 	n.server = s
-	if before == nil || !s.Restarted(before) {
-		return
-	}
 	start := dispatch.Start{What: core.StartedGateway, Version: s.Version}
-	if s.BootID == "" {
+	switch {
+	case before == nil && (s.BootID != "" || n.turned.IsZero() || !s.Began().After(n.turned)):
+		return // as far as we know it is the one that the former dispatcher reached
+	case before == nil:
+		start.Lost = s.Began()
+	case !s.Restarted(before):
+		return
+	case s.BootID == "" || before.BootID == "":
 		start.Lost = n.now()
 	}
 	n.mu.Lock()
