@@ -135,9 +135,9 @@ func (r *reader) create(t pipeline.Task) *Create {
 		t.Type, ok = pipeline.ParseType(label)
 		r.refuse(!ok, "type", "is %q, which is no name", label)
 	}
-	r.textsInto("subtasks", &t.Steps)
+	r.textsInto("subtasks", &t.Steps, false)
 	r.textInto("context", &t.Context, pipeline.MaxText)
-	r.textsInto("inputFiles", &t.Inputs)
+	r.textsInto("inputFiles", &t.Inputs, false)
 	r.textInto("body", &t.Body, MaxSize) // CheckTask counts its bytes
 	if r.has("parent") {
 		t.Parent = r.taskID("parent", pipeline.ParseFileID)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -159,8 +160,9 @@ func newReader(data []byte, known ...string) (*reader, error) {
 	return r, nil
 }
 
-// textsInto reads an array of strings, if the field has a value.
-func (r *reader) textsInto(field string, list *[]string) {
+// textsInto reads an array of strings, if the field has a value. Where it may name things by
+// their numbers, a number counts as its digits.
+func (r *reader) textsInto(field string, list *[]string, numbers bool) {
 	if !r.has(field) {
 		return
 	}
@@ -169,6 +171,9 @@ func (r *reader) textsInto(field string, list *[]string) {
 	*list = nil
 	for i, raw := range raws {
 		var s string
+		if _, err := strconv.ParseUint(string(raw), 10, 32); err == nil && numbers {
+			raw = json.RawMessage(strconv.Quote(string(raw)))
+		}
 		err := json.Unmarshal(raw, &s)
 		r.refuse(err != nil || kind(raw) != "a string", place(field, i), "must be a string, is %s", kind(raw))
 		*list = append(*list, s)

@@ -120,7 +120,7 @@ func (r *reader) update(u Update) *Update {
 	if r.has("status") {
 		u.Status = r.status()
 	}
-	r.textsInto("subtasksDone", &u.StepsDone)
+	r.textsInto("subtasksDone", &u.StepsDone, true)
 	r.textInto("reason", &u.Reason, pipeline.MaxText)
 	r.textInto("result", &u.Result, pipeline.MaxResult)
 	r.message(&u.Message)
@@ -201,7 +201,7 @@ func CheckUpdate(u *Update) error {
 func (r *reader) message(m *pipeline.Message) {
 	r.textInto("note", &m.Text, pipeline.MaxText)
 	r.textInto("tag", (*string)(&m.Tag), pipeline.MaxText)
-	r.textsInto("mentions", &m.Mentions)
+	r.textsInto("mentions", &m.Mentions, false)
 	if r.has("percent") {
 		m.Percent = new(int)
 		raw := r.object.Get("percent")
