@@ -101,7 +101,7 @@ files whose names begin with it, and put the copy in its place. Keep archive/, t
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(h.Dir, backupDir, store.FileName+"-"+h.Now().Format("2006-01-02-150405"))
+		path := filepath.Join(h.Dir, backupDir, store.FileName+"-"+h.Now().Format("2006-01-02-150405.000000"))
 		if len(args) == 1 {
 			if path, err = filepath.Abs(args[0]); err != nil {
 				return err

@@ -345,6 +345,12 @@ func TestBackup(t *testing.T) {
 	if code, out := d.main("otm", "backup", path); code == cli.OK {
 		t.Errorf("over a file: exit %d: %s", code, out)
 	}
+	for range 2 { // within a second
+		if code, out := d.main("otm", "backup"); code != cli.OK {
+			t.Errorf("into the usual place: exit %d: %s", code, out)
+		}
+		d.now = d.now.Add(time.Millisecond)
+	}
 	want := stateOf(t, d.h, 1)
 	emptyStore(t, d.h)
 	if err := os.Rename(path, filepath.Join(d.h.Dir, store.FileName)); err != nil {

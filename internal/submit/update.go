@@ -263,6 +263,9 @@ func (r *update) noStep(id pipeline.TaskID, steps []pipeline.Step, title string)
 }
 
 func listed(steps []pipeline.Step) string {
+	if len(steps) == 0 {
+		return "it has no steps: report its end with --status agent_done"
+	}
 	parts := make([]string, len(steps))
 	for i, s := range steps {
 		parts[i] = fmt.Sprintf("%d [%s] %s", i+1, cli.Tick(s.Done), s.Title)

@@ -195,6 +195,10 @@ func TestUpdateIsHeldAgainstTheRecord(t *testing.T) {
 			}
 		})
 	}
+	p := initialised(t)
+	p.rendered(7, pipeline.InProgress)
+	p.update("--task-id", "7", "--subtask-done", "1").
+		refused(t, 64, "no step of T-00007 matches \"1\"\notm: hint: it has no steps: report its end with --status agent_done\n")
 }
 
 // In the shell of an agent, a report belongs to the run for which its process was started.
