@@ -537,6 +537,17 @@ func TestNothingIsLeftToTell(t *testing.T) {
 	}
 	w.want("mended", w.once(time.Second), "")
 	failing("mended", false)
+
+	w.err = &Refused{Err: errors.New("no"), Next: "call somebody"}
+	w.reported(3, core.Report{Status: pipeline.AgentDone})
+	w.once(gather)
+	failing("refused", true)
+	w.err, w.n.Quiet = nil, func(time.Time) bool { return true }
+	if err := EndPause(w.n.Path); err != nil {
+		t.Fatal(err)
+	}
+	w.want("mended in quiet hours", w.once(time.Second), "")
+	failing("mended in quiet hours", false)
 }
 
 // A notifier that is told to stop while it tells notes no failure, and tells it again.

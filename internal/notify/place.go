@@ -100,7 +100,11 @@ func (p *Place) ready(ctx context.Context) (bool, error) {
 	}
 	f := p.state.Failing
 	if f != nil && os.Remove(p.Path+mendedSuffix) == nil {
-		f.Wait, f.Next = 0, ""
+		s := *p.state
+		s.Failing, f = nil, nil
+		if err := p.keep(&s); err != nil {
+			return false, err
+		}
 	}
 	return !p.Off() && (f == nil || !within(f.Last, f.Wait, p.Now())), nil
 }
@@ -159,11 +163,11 @@ func (s *State) readAgain() {
 	}
 }
 
-// mendedSuffix follows the path of a state in the name of the file that ends a pause.
+// mendedSuffix follows the path of a state in the name of the file that says it was mended.
 const mendedSuffix = ".mended"
 
-// EndPause ends the pause of an outlet that did not take messages: somebody mended it. path is
-// that of its state.
+// EndPause notes that an outlet which did not take messages took one: somebody mended it. path
+// is that of its state.
 func EndPause(path string) error {
 	s, err := Read(path)
 	if err != nil || s == nil || s.Failing == nil {
