@@ -391,6 +391,11 @@ func TestWhy(t *testing.T) {
 			w.second(core.Task{Agent: "gate", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b"}},
 				Dispatch: &core.Dispatch{Agent: "gate", At: w.now, TakenAt: w.now}})
 		}, "it was sent on 10s ago, and gate has not asked for it since; waits behind T-00002, which gate has taken", "", false},
+		{"its agent looks by itself, and works on another task", func(w *whyWorld) {
+			w.h.Config.Agents.Named("gate").Trigger = pipeline.TriggerNone
+			w.second(core.Task{Agent: "gate", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b"}},
+				Dispatch: &core.Dispatch{Agent: "gate", At: w.now, TakenAt: w.now}})
+		}, "dispatched to gate 2h ago; waits behind T-00002, which gate has taken", "", true},
 		{"answered, and nobody asked for it", func(w *whyWorld) {
 			w.taken()
 			w.answered()
@@ -638,7 +643,7 @@ func TestWhy(t *testing.T) {
 			w.dropUpdate()
 			crashtest.Below(w, heartbeat.Path(w.h.Dir, heartbeat.Injector), func(string, string) error { return syscall.EIO })
 		}, "in the inbox, the oldest for 0s; whether otm-injector runs is not known", "ls -l ", false},
-		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
+		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "name the old board in otm.toml again; or: otm cancel T-00001 --reason '…'", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
 		{"row of a done task gone", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.gone() }, "done; somebody deleted or archived its row", "", false},
 		{"row of a reviewed task gone, not noted", func(w *whyWorld) { w.status(pipeline.AgentDone); w.rows = nil }, "agent_done; its row was not on the board", "", false},

@@ -12,6 +12,7 @@ const (
 	assign   = "otm assign {task} --to AGENT"
 	claim    = "otm next --agent AGENT   # an agent that runs it claims the most urgent one"
 	release  = "otm release {task}"
+	giveUp   = "otm cancel {task} --reason '…'"
 	free     = "otm release {other}" // of another task
 	requeue  = "otm requeue {task} --reset"
 	resume   = "otm resume {agent:sh}"

@@ -42,9 +42,9 @@ var (
 	RowIDTaken    = code("row_id_taken", Warn, "somebody changed the Task ID of its row, and it cannot be written back while another row, {title:quoted}, bears it", "clear the Task ID of that row on the board: it gets an id of its own")
 	RowIDTwice    = code("row_id_twice", Warn, "another row, {title:quoted}, bears its id, too", "clear the Task ID of that row on the board: it gets an id of its own")
 	RowBack       = code("row_back", OK, "its row was gone and is back: the dispatcher's next pass continues it", "")
-	RowGone       = code("row_gone", Warn, "somebody deleted or archived its row on the board, seen {at:ago}, or otm.toml names another board since: it is not made again", "restore the row on the board, or name the old board in otm.toml again")
+	RowGone       = code("row_gone", Warn, "somebody deleted or archived its row on the board, seen {at:ago}, or otm.toml names another board since: it is not made again", "restore the row on the board, or name the old board in otm.toml again", giveUp)
 	RowGoneOver   = code("row_gone_over", OK, "{status}; somebody deleted or archived its row on the board, seen {at:ago}", "")
-	RowAway       = code("row_away", Warn, "its row was not on the board when it was last read: somebody deleted or archived it, or otm.toml names another board now: it is not made again", "restore the row on the board, or name the old board in otm.toml again")
+	RowAway       = code("row_away", Warn, "its row was not on the board when it was last read: somebody deleted or archived it, or otm.toml names another board now: it is not made again", "restore the row on the board, or name the old board in otm.toml again", giveUp)
 	RowAwayOver   = code("row_away_over", OK, "{status}; its row was not on the board when it was last read", "")
 )
 

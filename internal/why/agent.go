@@ -38,12 +38,12 @@ func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draf
 // awaited adds what the agent does instead of taking a task.
 func awaited(v *view.View, d draft, t *view.Task) draft {
 	name := t.Agent.Name
+	its := v.Agent(t.Agent)
+	if other := workingOn(t, its); other != nil { // otm next gives it that one
+		return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", name), other, t.Agent)
+	}
 	if t.Agent.Trigger == pipeline.TriggerNone {
 		return d.plus(explain.LooksByItself, "agent", name)
-	}
-	its := v.Agent(t.Agent)
-	if other := workingOn(t, its); other != nil {
-		return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", name), other, t.Agent)
 	}
 	var silent *patience.SilentError
 	switch {
