@@ -17,6 +17,7 @@ type Link struct {
 	Since  time.Time `json:"since"`            // of the connection, or of its loss
 	Reason string    `json:"reason,omitempty"` // a gateway.Reason if the gateway refuses us; "": it cannot be reached
 	Error  string    `json:"error,omitempty"`  // why it is not up, for people
+	Next   string    `json:"next,omitempty"`   // what a person can do about Reason
 	// Outages are when it was not up, the oldest first. What happened before is forgotten.
 	Outages []Outage `json:"outages,omitempty"`
 }

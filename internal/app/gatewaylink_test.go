@@ -55,7 +55,7 @@ func TestC7GatewayLink(t *testing.T) {
 	g.Kill()
 	first := untilLink(t, h, "lost", func(l dispatch.Link, err error) bool { return err == nil && !l.Up })
 	down := untilLink(t, h, "out of reach", func(l dispatch.Link, _ error) bool { return strings.Contains(l.Error, "connection refused") })
-	if first.Since.Before(up.Since) || !down.Since.Equal(first.Since) || down.Reason != "" {
+	if first.Since.Before(up.Since) || !down.Since.Equal(first.Since) || down.Reason != "" || down.Next != "" {
 		t.Errorf("lost %+v, later %+v", first, down)
 	}
 	for changed().Before(began) { // the dispatcher is told, after the file was written
@@ -65,7 +65,10 @@ func TestC7GatewayLink(t *testing.T) {
 	if err := g.Boot(); err != nil {
 		t.Fatal(err)
 	}
-	untilLink(t, h, "refused", func(l dispatch.Link, _ error) bool { return l.Reason == string(gateway.ReasonTokenWrong) })
+	refused := untilLink(t, h, "refused", func(l dispatch.Link, _ error) bool { return l.Reason == string(gateway.ReasonTokenWrong) })
+	if !strings.HasPrefix(refused.Next, "put gateway.auth.token of openclaw.json into") {
+		t.Errorf("what to do about a wrong token: %q", refused.Next)
+	}
 	stop()
 	stopped, err := dispatch.ReadLink(h.Dir)
 	if err != nil {

@@ -270,7 +270,7 @@ func (n *gatewayNotes) linked(s *gateway.Server, err error) {
 	}
 	was := n.link
 	link := was.Turned(err == nil, n.now())
-	link.Reason, link.Error = "", ""
+	link.Reason, link.Error, link.Next = "", "", adviceOn(err)
 	if refused, ok := errors.AsType[*gateway.Error](err); ok {
 		link.Reason = string(refused.Reason)
 	}

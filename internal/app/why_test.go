@@ -510,6 +510,9 @@ func TestWhy(t *testing.T) {
 			at := w.now.Add(-time.Minute)
 			w.task.Attempt, w.task.Dispatch = 3, &core.Dispatch{Attempt: 3, Agent: "gate", At: at, FlippedAt: at}
 		}, "dispatched to gate 2h ago; gate was not woken for it yet", "", true},
+		{"the gateway refuses us", func(w *whyWorld) {
+			w.link(dispatch.Link{Since: w.now.Add(-5 * time.Minute), Reason: "token_wrong", Error: "unauthorized", Next: "put it there"})
+		}, "the gateway has refused OTM since 5m ago: unauthorized", "put it there", true},
 		// C7: while the gateway is dead, nobody knows whether the agent works.
 		{"at work, and the gateway is out of reach (C7)", func(w *whyWorld) {
 			w.status(pipeline.InProgress)

@@ -124,7 +124,7 @@ var (
 	AgentHangs      = code("agent_hangs", Warn, "the process of {agent}, pid {pid}, runs and has taken nothing for {since:age}; OTM ends it after max_runtime", killAll, "find out what it waits for")
 	AgentUnread     = code("agent_unread", Warn, "how the starts of {agent} went is not known: {error}", "otm fsck")
 	GatewayDown     = code("gateway_down", Fail, "the gateway has not been reachable since {since:ago}: {error}; OTM connects again by itself, and then asks what became of its runs", "openclaw gateway status")
-	GatewayRefusing = code("gateway_refusing", Fail, "the gateway has refused OTM since {since:ago}: {error}", "otm doctor")
+	GatewayRefusing = code("gateway_refusing", Fail, "the gateway has refused OTM since {since:ago}: {error}", "{hint}")
 )
 
 // What is said about a sink that does not have a task as the store has it.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -196,11 +197,11 @@ func (v *View) GatewayProblem() *explain.Finding {
 	if v.Link == nil || v.Link.Up {
 		return nil
 	}
-	code := explain.GatewayDown
+	f := explain.New(explain.GatewayDown, "since", v.Link.Since, "error", v.Link.Error)
 	if v.Link.Reason != "" {
-		code = explain.GatewayRefusing
+		f = explain.New(explain.GatewayRefusing, "since", v.Link.Since, "error", v.Link.Error, "hint", cmp.Or(v.Link.Next, "otm doctor"))
 	}
-	return new(explain.New(code, "since", v.Link.Since, "error", v.Link.Error))
+	return &f
 }
 
 // Backlog says that files wait in the inboxes for too long; nil: none does.
