@@ -210,7 +210,7 @@ func (ho *handout) tellUndelivered() {
 		switch {
 		case left != nil && left.Err == nil && left.Owner != "": // another process delivers it
 			ho.report.RunBy(ho.Now().Add(soonAgain))
-		case left != nil && left.Err == nil:
+		case left != nil && (left.Err == nil || left.Looks()):
 		case pipeline.NeedsPerson(err) && (i < 0 || !isUnshown(ho.tasks[i])): // the row shows something old; why and doctor say so
 		default:
 			ho.report.Undelivered(id, err)

@@ -329,15 +329,18 @@ func TestBoardWrittenLater(t *testing.T) {
 	}
 }
 
-// One task that the board refuses does not stop the others, and each pass says so.
+// One task that the board refuses does not stop the others, and each pass says so. If its row
+// is gone, nothing is wrong: it is looked for.
 func TestFlipRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
+	refused := *rowRefused
+	refused.Code, refused.RowGone = "invalid_option", false
 	bad := w.create("x", "alpha", pipeline.Critical)
 	good := w.create("y", "alpha", pipeline.Normal)
 	w.board.refuse(func(id pipeline.TaskID) error {
 		if id == bad {
-			return rowRefused
+			return &refused
 		}
 		return nil
 	})
@@ -346,6 +349,10 @@ func TestFlipRefused(t *testing.T) {
 		if len(r.Failed) != 1 || !strings.HasPrefix(r.Failed[0], "T-00001: ") || r.Trouble != nil {
 			t.Errorf("failed: %q, trouble %v", r.Failed, r.Trouble)
 		}
+	}
+	refused = *rowRefused
+	if r := w.pass(); len(r.Failed) > 0 || r.Trouble != nil {
+		t.Errorf("its row is gone: failed: %q, trouble %v", r.Failed, r.Trouble)
 	}
 	want(t, "logged", w.log.count(slog.LevelError, "msg=failed"), 1)
 	want(t, "status", words(w.boardStatus(bad), w.boardStatus(good)), "new assigned")

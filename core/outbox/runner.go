@@ -339,6 +339,13 @@ func (e *LeftError) Error() string {
 
 func (e *LeftError) Unwrap() error { return e.Err }
 
+// Looks reports whether the effect was tried on the board, and waits for a later look at it, as
+// that of a task whose row is missing. Nothing is wrong then: somebody may have deleted the row.
+func (e *LeftError) Looks() bool {
+	board, ok := errors.AsType[*pipeline.BoardError](e.Err)
+	return e.Sink == core.SinkBoard && e.Err != nil && !e.Stop && (ok && board.RowGone || !ok && !e.Person)
+}
+
 // names are the sinks as people know them.
 var names = map[core.Sink]string{core.SinkRender: "rendering", core.SinkEntry: "dispatch file", core.SinkBoard: "board"}
 

@@ -58,28 +58,18 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat.R
 		return report, err
 	}
 	for id, why := range left {
-		if due, waits := waits(why); waits {
-			report.RunBy(due)
+		left, ok := errors.AsType[*outbox.LeftError](why)
+		if ok && left.Looks() {
+			report.RunBy(left.Due)
 			continue
 		}
-		if left, ok := errors.AsType[*outbox.LeftError](why); ok && left.Code == string(explain.ListFull) {
+		if ok && left.Code == string(explain.ListFull) {
 			report.Needs(explain.New(explain.ListFull)) // another process was told
 			continue
 		}
 		report.Undelivered(id, why)
 	}
 	return report, nil
-}
-
-// waits reports whether an effect waits for a later look at the board, as that of a task
-// whose row is missing, and until when. Nothing is wrong then.
-func waits(why error) (due time.Time, ok bool) {
-	var left *outbox.LeftError
-	var board *pipeline.BoardError
-	if !errors.As(why, &left) || left.Stop || errors.As(why, &board) && !board.RowGone || board == nil && left.Person {
-		return time.Time{}, false
-	}
-	return left.Due, left.Err != nil
 }
 
 // promote promotes the tasks that are complete, and returns how many.
