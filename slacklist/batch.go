@@ -212,7 +212,7 @@ func (s *Session) Refresh(ctx context.Context, maxAge time.Duration) error {
 }
 
 // IsGone implements pipeline.Batch. People see an archived row as little as one that is
-// deleted.
+// deleted. A row that is gone leaves the snapshot, which may show it as it was written.
 func (s *Session) IsGone(ctx context.Context, id string) (gone bool, err error) {
 	err = s.gate.do(ctx, infoMethod, func() error {
 		r, err := s.api.call(ctx, infoMethod, url.Values{"list_id": {s.api.list}, "id": {id}})
@@ -222,7 +222,11 @@ func (s *Session) IsGone(ctx context.Context, id string) (gone bool, err error) 
 		return err
 	})
 	if e, ok := errors.AsType[*pipeline.BoardError](err); ok && slices.Contains(goneCodes, e.Code) {
-		return true, nil
+		gone, err = true, nil
+	}
+	if gone && s.snap.row(id) != nil {
+		s.snap.remove([]string{id})
+		s.dirty = true
 	}
 	return gone, err
 }

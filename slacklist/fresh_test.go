@@ -228,7 +228,7 @@ func TestPersonsEditInTheSameSecond(t *testing.T) {
 }
 
 // Rows that people delete or archive are gone with the next walk, unless we
-// have just written them.
+// have just written them: then they are gone by the board's word.
 func TestRowsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,6 +243,10 @@ func TestRowsGone(t *testing.T) {
 		w.walk(s)
 		if len(ids(s)) != 2 {
 			t.Error("rows that we have just made are gone") // the walk may lag
+		}
+		last := s.Row(archived)
+		if gone, err := s.IsGone(t.Context(), deleted); !gone || err != nil || s.Row(deleted) != nil || last.ID != archived {
+			t.Errorf("by the board's word: gone %t, %v; rows %v", gone, err, ids(s))
 		}
 		w.clock.Advance(16 * time.Second)
 		w.walk(s)

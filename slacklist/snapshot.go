@@ -71,9 +71,9 @@ func (s *snapshot) add(r row) {
 	x.add(s.Rows, len(s.Rows)-1)
 }
 
-// remove takes rows and their steps out of the snapshot.
+// remove takes rows and their steps out of the snapshot. Who holds a row keeps it as it was.
 func (s *snapshot) remove(ids []string) {
-	s.Rows = slices.DeleteFunc(s.Rows, func(r row) bool { return slices.Contains(ids, r.ID) || slices.Contains(ids, r.Parent) })
+	s.Rows = slices.DeleteFunc(slices.Clone(s.Rows), func(r row) bool { return slices.Contains(ids, r.ID) || slices.Contains(ids, r.Parent) })
 	s.index = nil
 }
 
