@@ -36,7 +36,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		wg.unwritten[p.Task] = true
 	}
 	wg.outlooks = wg.looks()
-	held, holds := wg.Hold(), false
+	held, holds := wg.Hold() != nil, false
 	limit := &limit{max: wg.Times.MaxRunning, running: len(wg.waking)}
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
@@ -61,7 +61,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		if err := wg.queue(ctx, s, pl); err != nil {
 			return err
 		}
-		if held != nil && (pl.action == send || pl.action == resend) {
+		if held && (pl.action == send || pl.action == resend) {
 			holds = true
 			continue
 		}
@@ -85,7 +85,6 @@ func (wg *waking) wake(ctx context.Context) error {
 		}
 	}
 	if holds {
-		wg.report.Fail(explain.New(explain.StartsHeld, "error", held))
 		wg.report.RunBy(wg.Now().Add(retryWake))
 	}
 	for _, c := range limit.admitted() {

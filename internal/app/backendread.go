@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,6 +35,14 @@ func (s *sharedSnapshot) read(h *Home) (*slacklist.Snapshot, error) {
 		s.stamp, s.last = stamp, snap
 	}
 	return snap, err
+}
+
+// stampOf names a version of a file.
+func stampOf(info fs.FileInfo) string {
+	if info == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
 }
 
 // View loads the directory, see loadView.

@@ -117,7 +117,11 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 		return report, errors.Join(context.Cause(ctx), end(nil)) // a stop is no failure
 	}
 	if why != asked && c.home.configChanged() {
-		report.Needs(explain.New(explain.ConfigChanged, "apply", c.home.runner().Apply))
+		f := explain.New(explain.ConfigChanged, "apply", c.home.runner().Apply)
+		if broken := c.home.configUnreadable(); broken != nil {
+			f = explain.New(explain.ConfigBroken, "error", broken, "path", filepath.Join(c.home.Dir, config.FileName))
+		}
+		report.Needs(f)
 	}
 	return report, errors.Join(err, end(report))
 }

@@ -145,8 +145,8 @@ func TestRunBeats(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		run     error
-		board   bool // there is one
-		changed bool // otm.toml
+		board   bool   // there is one
+		changed string // the otm.toml that came meanwhile
 		stopped bool
 
 		result  heartbeat.Result
@@ -155,7 +155,8 @@ func TestRunBeats(t *testing.T) {
 		"well":         {board: true, result: heartbeat.Success, details: "Did 1 test, 0 failures"},
 		"failed":       {board: true, run: errors.New("disk full"), result: heartbeat.Error, details: "disk full"},
 		"no board":     {result: heartbeat.Error, details: "board"},
-		"changed":      {board: true, changed: true, result: heartbeat.Partial, details: "Did 1 test, 0 failures; otm.toml was changed since this process started"},
+		"changed":      {board: true, changed: "[board]\n", result: heartbeat.Partial, details: "Did 1 test, 0 failures; otm.toml was changed since this process started"},
+		"broken":       {board: true, changed: "[board\n", result: heartbeat.Partial, details: "nothing that starts now works, agents among it → edit "},
 		"told to stop": {board: true, stopped: true},
 	} {
 		text := ""
@@ -172,8 +173,8 @@ func TestRunBeats(t *testing.T) {
 			}
 			return &heartbeat.Report{Did: []heartbeat.Did{{Verb: "Did", Noun: "test", N: 1}}}, c.run
 		}
-		if c.changed {
-			put(t, filepath.Join(h.Dir, config.FileName), "[board]\n")
+		if c.changed != "" {
+			put(t, filepath.Join(h.Dir, config.FileName), c.changed)
 		}
 		_, err := comp.once(ctx, timely)
 		if stop(); c.stopped != errors.Is(err, context.Canceled) || c.run != nil && !errors.Is(err, c.run) {

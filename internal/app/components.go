@@ -70,7 +70,7 @@ func newComponent(ctx context.Context, h *Home, b pipeline.Board, log *slog.Logg
 // bareComponent returns a component without work.
 func bareComponent(h *Home, id string) *component {
 	c := &component{home: h, id: id, beat: heartbeat.NewWriter(h.Dir, id, h.Version, h.Now), agents: func(pipeline.Agents) {}, stop: func() {}}
-	c.beat.Config = h.configStamp()
+	c.beat.Config = h.configStamp
 	return c
 }
 
@@ -345,7 +345,7 @@ type watcher interface {
 // of a probe. A deaf watch therefore stops beating.
 func beatWatcher(ctx context.Context, h *Home, w watcher) error {
 	beat := heartbeat.NewWriter(h.Dir, heartbeat.Watcher, h.Version, h.Now)
-	beat.Config = h.configStamp()
+	beat.Config = h.configStamp
 	tick := time.NewTicker(firstProbe)
 	defer tick.Stop()
 	seen := map[string]bool{}

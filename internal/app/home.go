@@ -4,6 +4,8 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -47,16 +49,15 @@ type Home struct {
 
 	asJSON bool // --json was given
 
-	registry   *registry
-	stores     *stores
-	waitOthers time.Duration // see engine.Engine.Wait
-	configInfo fs.FileInfo   // of otm.toml when it was read; nil if there was none
+	registry    *registry
+	stores      *stores
+	waitOthers  time.Duration // see engine.Engine.Wait
+	configStamp string        // names the otm.toml that was read, as heartbeats hold it: another content has another one
 }
 
 // configChanged reports whether otm.toml changed since it was read.
 func (h *Home) configChanged() bool {
-	info, _ := os.Stat(filepath.Join(h.Dir, config.FileName)) // absent: nothing is configured
-	return stampOf(info) != h.configStamp()
+	return configStamp(h.Dir) != h.configStamp
 }
 
 // configUnreadable returns why a program that starts now, such as an agent's otm next, cannot
@@ -69,15 +70,12 @@ func (h *Home) configUnreadable() error {
 	return err
 }
 
-// configStamp names the otm.toml that was read, as heartbeats hold it: another
-// file has another one.
-func (h *Home) configStamp() string { return stampOf(h.configInfo) }
-
-func stampOf(info fs.FileInfo) string {
-	if info == nil {
+func configStamp(dir string) string {
+	text, err := os.ReadFile(filepath.Join(dir, config.FileName))
+	if errors.Is(err, fs.ErrNotExist) { // nothing is configured
 		return "none"
 	}
-	return fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
+	return fmt.Sprintf("%x %t", sha256.Sum256(text), err == nil)
 }
 
 // OpenHome opens the data directory that the flag or the environment names. The
@@ -95,12 +93,12 @@ func OpenHome(s cli.Streams, dirFlag string) (*Home, error) {
 	if warning != "" {
 		s.Warn("%s", warning)
 	}
-	info, _ := os.Stat(filepath.Join(dir, config.FileName)) // absent: nothing is configured
+	stamp := configStamp(dir) // before it is loaded: a change in between counts as one
 	c, err := config.Load(dir, s.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now, configInfo: info, registry: &registry{}, stores: &stores{}}
+	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now, configStamp: stamp, registry: &registry{}, stores: &stores{}}
 	h.Counter = counter.Open(dir, func(msg string) { s.Warn("%s", msg) })
 	return h, nil
 }

@@ -174,7 +174,7 @@ func TestChangedConfigIsToldAtOnce(t *testing.T) {
 	}
 	defer stays.Release()
 	beat := heartbeat.NewWriter(w.h.Dir, heartbeat.Dispatcher, "test", func() time.Time { return w.now })
-	beat.Config = w.h.configStamp()
+	beat.Config = w.h.configStamp
 	unknown := explain.New(explain.TaskNoAgent, "name", "gate").On(1) // it was added since
 	if err := beat.Beat(heartbeat.Partial, "x", unknown); err != nil {
 		t.Fatal(err)
@@ -201,6 +201,13 @@ func TestChangedConfigIsToldAtOnce(t *testing.T) {
 	}
 	if r, err := why.Of(v, 1); err != nil || !strings.Contains(r.Sentence, "otm.toml was changed") || strings.Contains(r.Sentence, "unknown agent") || !strings.Contains(r.Next, "start it again") {
 		t.Errorf("why: %+v, %v", r, err)
+	}
+	broken := explain.New(explain.ConfigBroken, "error", "line 3", "path", "/otm.toml")
+	if err := beat.Beat(heartbeat.Partial, "x", broken); err != nil {
+		t.Fatal(err)
+	}
+	if f := w.view().OldConfig(); f == nil || f.Code != explain.ConfigBroken || f.Next(w.now) != "edit /otm.toml" {
+		t.Errorf("of a file that cannot be read it says %v", f)
 	}
 }
 

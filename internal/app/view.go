@@ -28,7 +28,7 @@ func viewSources(h *Home, s view.Store, snap *slacklist.Snapshot, countOnly bool
 	agents, unread := h.knownAgents()
 	return view.Sources{
 		Dir: h.Dir, LogDir: h.LogDir(), Agents: agents, AgentsErr: unread, Times: h.Config.Times, Types: h.Config.Types, Runner: h.runner(), Now: h.Now(),
-		Store: s, Snapshot: snap, Config: h.configStamp(), CountOnly: countOnly, Untold: untold(h),
+		Store: s, Snapshot: snap, Config: h.configStamp, CountOnly: countOnly, Untold: untold(h),
 	}
 }
 

@@ -14,7 +14,6 @@ var (
 	RowNoAgent      = code("row_no_agent", Fail, "row {title:quoted}: unknown agent {name:quoted}: no [agents.NAME] table of otm.toml has this name or label, and no gateway lists it", "choose another assignee on the board", "add an [agents.NAME] table to otm.toml")
 	RowUnfit        = code("row_unfit", Fail, "row {title:quoted}: {error}", "correct the row on the board")
 	DispatchUnkept  = code("dispatch_unkept", Fail, "dispatch file in {path:quoted}: {error}", "otm doctor")
-	StartsHeld      = code("starts_held", Fail, "no agent is started or woken, as its otm next could not work: {error}", "otm doctor")
 	WakeFailed      = code("wake_failed", Fail, "agent {agent}: {error}", "otm doctor")
 	WakeBarred      = code("wake_barred", Fail, "agent {agent}: {error}", "otm doctor")
 	WakeUnknown     = code("wake_unknown", Fail, "agent {agent}: not known what became of {key}: {error}", "otm doctor")

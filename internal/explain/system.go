@@ -21,10 +21,12 @@ var (
 	DropFailed    = code("drop_failed", Warn, "the drop {file} failed ({class}): {error}", "")
 	DropKept      = code("drop_kept", Warn, "the drop {file} stays in the inbox: {reason}", "")
 	ConfigChanged = code("config_changed", Warn, "otm.toml was changed since this process started", "{apply}")
-	ListFull      = code("list_full", Warn, "the list is full", "otm archive --older-than 0d")
-	ListFullAt    = code("list_full_at", Warn, "the list is full ({rows} of {limit} rows)", "otm archive --older-than 0d")
-	TokenRefused  = code("token_refused", Fail, "the board refuses the token: {error}", "otm init --slack --token-stdin")
-	RateLimited   = code("rate_limited", OK, "the rate limit of {method} is reached until {until:at}", "")
+	// ConfigBroken is ConfigChanged where a start would fail.
+	ConfigBroken = code("config_broken", Fail, "{error}; what runs goes on by what it read before, and nothing that starts now works, agents among it", "edit {path:sh}")
+	ListFull     = code("list_full", Warn, "the list is full", "otm archive --older-than 0d")
+	ListFullAt   = code("list_full_at", Warn, "the list is full ({rows} of {limit} rows)", "otm archive --older-than 0d")
+	TokenRefused = code("token_refused", Fail, "the board refuses the token: {error}", "otm init --slack --token-stdin")
+	RateLimited  = code("rate_limited", OK, "the rate limit of {method} is reached until {until:at}", "")
 )
 
 // What is said about the folders of agents.

@@ -31,6 +31,8 @@ type Component struct {
 	Found []explain.Finding
 	// OldConfig reports whether otm.toml was changed since its process started.
 	OldConfig bool
+	// BrokenConfig is why the present otm.toml cannot be read; nil: it can, or nobody said.
+	BrokenConfig *explain.Finding
 }
 
 // Components reads how each component is, in the order in which people read
@@ -97,6 +99,8 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 		switch f.Code {
 		case explain.ConfigChanged:
 			c.OldConfig = true
+		case explain.ConfigBroken:
+			c.OldConfig, c.BrokenConfig = true, &f
 		case explain.RunTrouble:
 			failed(f.Args["error"], f.Args["cause"])
 		case explain.RunStuck:

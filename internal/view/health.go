@@ -96,11 +96,14 @@ func Watched(v *View) []explain.Finding {
 	return found
 }
 
-// OldConfig says which components have not read the present otm.toml; nil: all
-// have.
+// OldConfig says which components have not read the present otm.toml, or why it cannot be
+// read; nil: all have.
 func (v *View) OldConfig() *explain.Finding {
 	var old []string
 	for _, id := range heartbeat.Components {
+		if f := v.Component(id).BrokenConfig; f != nil {
+			return f
+		}
 		if v.Component(id).OldConfig && id != heartbeat.Watcher { // a part of the injector
 			old = append(old, id)
 		}
