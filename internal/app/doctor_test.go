@@ -224,6 +224,8 @@ func TestDoctor(t *testing.T) {
 		{"component with an older otm.toml", func(p *patient) { p.oldConfig() }, "state", "otm.toml was changed since otm-completion-detector started", "stop otm up, or what else runs here"},
 		{"component in trouble", func(p *patient) { p.says(heartbeat.Watcher, heartbeat.Error, "no such luck") }, "state", "ago: no such luck", "otm-injector.log"},
 		{"disk that takes nothing", func(p *patient) { refuseStep(p, p.h.Dir, "write", syscall.ENOSPC) }, "disk", "no space left", "df -h "},
+		{"disk that is full", func(p *patient) { refuseStep(p, p.h.Dir, "room", syscall.ENOSPC) }, "state", "nothing can be written: write ", "df -h "},
+		{"disk that is mounted read-only", func(p *patient) { refuseStep(p, p.h.Dir, "room", syscall.EROFS) }, "state", "nothing can be written: write ", "df "},
 		{"inbox that cannot be read", func(p *patient) { refuseStep(p, p.h.Box.Dir(inbox.NewTasks), "read directory", syscall.EACCES) }, "state", "permission denied", "ls -ld "},
 		{"clock that was set back", func(p *patient) { p.beat(time.Now().Add(time.Hour), heartbeat.Detector) }, "state", "ahead of this machine's clock", "timedatectl"},
 		{"drop that waits", func(p *patient) {

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"otm/internal/durable"
@@ -26,9 +28,14 @@ func loadView(ctx context.Context, h *Home, snap *slacklist.Snapshot, countOnly 
 
 func viewSources(h *Home, s view.Store, snap *slacklist.Snapshot, countOnly bool) view.Sources {
 	agents, unread := h.knownAgents()
+	var disk *explain.Finding
+	_, err := patience.Read(h.Dir, patience.Reader, nil, func() (bool, error) { return true, durable.Takes(h.Dir) })
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EROFS) { // of one that does not answer, the files in it tell
+		disk = new(explain.New(explain.DiskTakesNothing, "error", err, "path", h.Dir, "hint", told(err).Hints[0]))
+	}
 	return view.Sources{
 		Dir: h.Dir, LogDir: h.LogDir(), Agents: agents, AgentsErr: unread, Times: h.Config.Times, Types: h.Config.Types, Runner: h.runner(), Now: h.Now(),
-		Store: s, Snapshot: snap, Config: h.configStamp, CountOnly: countOnly, Untold: untold(h),
+		Store: s, Snapshot: snap, Config: h.configStamp, CountOnly: countOnly, Untold: untold(h), Disk: disk,
 	}
 }
 

@@ -421,6 +421,9 @@ func TestWriteFails(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	dir := tmpfs(t, "size=16k")
+	if err := Takes(dir); !errors.Is(err, syscall.ENOSPC) || Takes(t.TempDir()) != nil {
+		t.Errorf("of a file system with hardly any room: %v; of another: %v", err, Takes(t.TempDir()))
+	}
 	write(t, filepath.Join(dir, "a"), "old")
 	for name, err := range attempts(filepath.Join(dir, "a"), bytes.Repeat([]byte("x"), 32<<10)) {
 		if !errors.Is(err, syscall.ENOSPC) {
@@ -445,6 +448,9 @@ func TestReadOnly(t *testing.T) {
 		dir = tmpfs(t, "size=16k")
 		write(t, filepath.Join(dir, "a"), "old")
 		readOnly(t, dir)
+		if err := Takes(dir); !errors.Is(err, syscall.EROFS) {
+			t.Errorf("of one that is mounted read-only: %v", err)
+		}
 	}
 	for name, err := range attempts(filepath.Join(dir, "a"), []byte("x")) {
 		if !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EROFS) {

@@ -31,6 +31,8 @@ func ChangeTime(info fs.FileInfo) time.Time {
 	return info.ModTime()
 }
 
+const mountedReadOnly = unix.MNT_RDONLY // a flag of statfs(2)
+
 // NotLocal names the file system that path lies on if it is no local one, else
 // "". Locks, renames, syncs and events on it may not do what this package
 // promises. macOS counts FUSE as local, so its name decides (macfuse,

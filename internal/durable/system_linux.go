@@ -54,6 +54,8 @@ func GrantRead(path string) error {
 	return os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), FileMode)
 }
 
+const mountedReadOnly = unix.ST_RDONLY // a flag of statfs(2)
+
 // fuse is FUSE_SUPER_MAGIC (linux/magic.h).
 const fuse = 0x65735546
 

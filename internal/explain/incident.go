@@ -50,7 +50,7 @@ var conditions = map[Code]Condition{
 	AgentSeveral: severalOpen, AgentLimited: rateLimit, ReworkQuiet: rework, TaskNoAgent: ghost, RowNoAgent: ghost,
 	TaskRests: rests, TaskRestsLong: rests, ListFull: full, ListFullAt: full, ListNearlyFull: full, GatewayDown: gateway, GatewayRefusing: gateway,
 	TokenRefused: boardAway, ListReadOnly: boardAway,
-	ComponentUnknown: dead, ComponentNever: dead, ComponentAhead: dead, ComponentLate: dead, ComponentEnded: dead,
+	ComponentUnknown: dead, ComponentStands: dead, ComponentNever: dead, ComponentAhead: dead, ComponentLate: dead, ComponentEnded: dead,
 	ComponentFailing: failing, ComponentStuck: failing,
 	EffectFails: unwritten, EffectWaits: unwritten, EffectsFail: unwritten, EffectsWait: unwritten, EffectUndelivered: unwritten,
 }

@@ -6,6 +6,8 @@ var (
 	ComponentNever   = code("component_never", Fail, "{component} has never run here", "{start}")
 	ComponentAhead   = code("component_ahead", Fail, "{component} ran at {at:at}, which is ahead of this machine's clock", "timedatectl status")
 	ComponentLate    = code("component_late", Fail, "{component} has not run for {at:age}", "{start}")
+	// ComponentStands is ComponentLate where a process stays for it.
+	ComponentStands  = code("component_stands", Fail, "{component} has not run for {at:age}, and its process {pid} stays: it was stopped, or hangs", "kill -CONT {pid}", "kill -9 {pid}")
 	ComponentEnded   = code("component_ended", Fail, "{component} ran {at:ago} and does not run any more", "{start}")
 	ComponentFailing = code("component_failing", Fail, "{component} failed {at:ago}: {details}", "tail {log:sh}")
 	// ComponentStuck is ComponentFailing where it is known what to do.
@@ -22,11 +24,12 @@ var (
 	DropKept      = code("drop_kept", Warn, "the drop {file} stays in the inbox: {reason}", "")
 	ConfigChanged = code("config_changed", Warn, "otm.toml was changed since this process started", "{apply}")
 	// ConfigBroken is ConfigChanged where a start would fail.
-	ConfigBroken = code("config_broken", Fail, "{error}; what runs goes on by what it read before, and nothing that starts now works, agents among it", "edit {path:sh}")
-	ListFull     = code("list_full", Warn, "the list is full", "otm archive --older-than 0d")
-	ListFullAt   = code("list_full_at", Warn, "the list is full ({rows} of {limit} rows)", "otm archive --older-than 0d")
-	TokenRefused = code("token_refused", Fail, "the board refuses the token: {error}", "otm init --slack --token-stdin")
-	RateLimited  = code("rate_limited", OK, "the rate limit of {method} is reached until {until:at}", "")
+	ConfigBroken     = code("config_broken", Fail, "{error}; what runs goes on by what it read before, and nothing that starts now works, agents among it", "edit {path:sh}")
+	DiskTakesNothing = code("disk_takes_nothing", Fail, "nothing can be written: {error}; what waits goes on by itself when there is room", "{hint}")
+	ListFull         = code("list_full", Warn, "the list is full", "otm archive --older-than 0d")
+	ListFullAt       = code("list_full_at", Warn, "the list is full ({rows} of {limit} rows)", "otm archive --older-than 0d")
+	TokenRefused     = code("token_refused", Fail, "the board refuses the token: {error}", "otm init --slack --token-stdin")
+	RateLimited      = code("rate_limited", OK, "the rate limit of {method} is reached until {until:at}", "")
 )
 
 // What is said about the folders of agents.

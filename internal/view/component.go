@@ -51,15 +51,15 @@ func Components(s Sources) []Component {
 		if c.Resident && b != nil && b.PID == pid && b.Config != "" && s.Config != "" {
 			c.OldConfig = b.Config != s.Config
 		}
-		c.judge(s, lock.LastHolder(path))
+		c.judge(s, lock.LastHolder(path), pid)
 		all = append(all, c)
 	}
 	return all
 }
 
 // judge decides how the component is. lastPID is the process that last stayed
-// for it; 0: none did.
-func (c *Component) judge(s Sources, lastPID int) {
+// for it; 0: none did. pid stays for it now, if it is resident.
+func (c *Component) judge(s Sources, lastPID, pid int) {
 	c.Health = c.State
 	about := func(code explain.Code, args ...any) {
 		program := c.ID
@@ -77,6 +77,9 @@ func (c *Component) judge(s Sources, lastPID int) {
 		about(explain.ComponentNever)
 	case c.State == heartbeat.ClockError:
 		about(explain.ComponentAhead, "at", b.LastRun)
+	case c.State != heartbeat.Green && c.Resident && s.Disk != nil: // which is why it does not beat
+	case c.State != heartbeat.Green && c.Resident && !s.Runner.Installed: // nobody restarts it, and another one is refused
+		about(explain.ComponentStands, "at", b.LastRun, "pid", pid)
 	case c.State != heartbeat.Green:
 		about(explain.ComponentLate, "at", b.LastRun)
 	case !c.Resident && !mayBeTimed(s.Runner, b, lastPID):

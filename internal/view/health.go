@@ -31,8 +31,10 @@ func (v *View) Problems() []explain.Finding {
 			}
 		}
 	}
-	if f := v.OldConfig(); f != nil {
-		add(*f)
+	for _, f := range []*explain.Finding{v.Disk, v.OldConfig()} {
+		if f != nil {
+			add(*f)
+		}
 	}
 	for _, id := range heartbeat.Components {
 		c := v.Component(id)

@@ -35,7 +35,7 @@ func TestC18OneJudgement(t *testing.T) {
 	} {
 		b := &heartbeat.Beat{LastRun: now.Add(-tt.age), Result: tt.result}
 		c := Component{ID: tt.id, Beat: b, State: heartbeat.Judge(b, now)}
-		c.judge(Sources{Now: now, Runner: tt.runner}, 0)
+		c.judge(Sources{Now: now, Runner: tt.runner}, 0, 0)
 		code := explain.Code("")
 		if c.Problem != nil {
 			code = c.Problem.Code
@@ -49,9 +49,20 @@ func TestC18OneJudgement(t *testing.T) {
 	// Where other programs run, otm up is refused: the step starts the one that does not.
 	for others, want := range map[bool]string{false: "otm up", true: "otm-injector"} {
 		c := Component{ID: heartbeat.Watcher, State: heartbeat.NotInstalled}
-		c.judge(Sources{Now: now, Runner: Runner{Start: "otm up", Others: others}}, 0)
+		c.judge(Sources{Now: now, Runner: Runner{Start: "otm up", Others: others}}, 0, 0)
 		if next := c.Problem.Next(now); next != want {
 			t.Errorf("the step beside others, %v: %q, want %q", others, next, want)
+		}
+	}
+	// Of a late component whose process stays, another one cannot be started. On a full disk it
+	// runs and cannot beat.
+	full := explain.New(explain.DiskTakesNothing, "error", "no room")
+	late := &heartbeat.Beat{LastRun: now.Add(-9 * time.Minute), Result: heartbeat.Success}
+	for _, disk := range []*explain.Finding{nil, &full} {
+		c := Component{ID: heartbeat.Injector, Beat: late, State: heartbeat.Yellow, Resident: true}
+		c.judge(Sources{Now: now, Runner: Runner{Start: "otm up", Others: true}, Disk: disk}, 7, 7)
+		if disk != nil && c.Problem != nil || disk == nil && (c.Problem == nil || c.Problem.Next(now) != "kill -CONT 7") || c.Health != heartbeat.Yellow {
+			t.Errorf("a late resident, disk %v: %s with %v", disk, c.Health, c.Problem)
 		}
 	}
 	// What the dispatcher reports of an agent is the agent's problem, and not its own.
@@ -67,12 +78,12 @@ func TestC18OneJudgement(t *testing.T) {
 	} {
 		b := &heartbeat.Beat{LastRun: now, Result: heartbeat.Partial, Findings: []explain.Finding{tt.found}}
 		c := Component{ID: heartbeat.Dispatcher, Beat: b, State: heartbeat.Green}
-		if c.judge(Sources{Now: now, Runner: timed}, 0); c.Health != tt.want || c.Problem != nil {
+		if c.judge(Sources{Now: now, Runner: timed}, 0, 0); c.Health != tt.want || c.Problem != nil {
 			t.Errorf("%s: %q with %v, want %q", tt.found.Code, c.Health, c.Problem, tt.want)
 		}
 	}
 	c := Component{ID: heartbeat.Injector, Err: errors.New("no"), State: heartbeat.Red}
-	if c.judge(Sources{Now: now}, 0); c.Health != heartbeat.Red || c.Problem.Code != explain.ComponentUnknown {
+	if c.judge(Sources{Now: now}, 0, 0); c.Health != heartbeat.Red || c.Problem.Code != explain.ComponentUnknown {
 		t.Errorf("a heartbeat that cannot be read: %+v", c)
 	}
 }

@@ -44,6 +44,7 @@ type Sources struct {
 	// say nothing about them.
 	CountOnly bool
 	Untold    []explain.Finding // of outlets that take nothing
+	Disk      *explain.Finding  // why the data directory takes no more files; nil: it takes them
 }
 
 // Store is the store as a view reads it.
