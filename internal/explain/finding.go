@@ -211,7 +211,7 @@ func form(value, as string, now time.Time) string {
 	switch {
 	case err != nil && value != "":
 		return value
-	case at.IsZero() && as == "age":
+	case as == "age" && (at.IsZero() || !now.IsZero() && at.Sub(now) > clockSlack): // the clock was set back
 		return "an unknown time"
 	}
 	switch as {

@@ -36,6 +36,10 @@ func TestForms(t *testing.T) {
 	if got, want := f.Text(time.Time{}), `some time (since 2026-03-14T08:55:00Z)`; !strings.Contains(got, "at 2026-03-14T08:55:00Z "+want) {
 		t.Errorf("for who reads it later: %q, want %q", got, want)
 	}
+	ahead := New(testForms, "at", now.Add(time.Hour))
+	if got := ahead.Text(now); !strings.Contains(got, "clock an unknown time 2026") {
+		t.Errorf("of a time from before the clock was set back: %q", got)
+	}
 	later := Finding{Code: "of a newer version"}
 	if later.Text(now) != "of a newer version" || later.Next(now) != "" || later.Level() != Warn {
 		t.Errorf("%q", later.Text(now))
