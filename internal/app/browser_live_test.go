@@ -112,7 +112,7 @@ func TestPageLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Body.Close()
-	tab.has("#task .notice", "no longer on the board")
+	tab.has("#task .notice", "no longer on the board. What became of it: otm show T-")
 	tab.press(kb.Escape)
 	tab.until("the view to close", `!document.getElementById("task").open`)
 }

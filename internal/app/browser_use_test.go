@@ -449,6 +449,8 @@ func TestPageAddressOfATask(t *testing.T) {
 	other.has("#taskTitle", "One")
 	other.open(o.page() + "lists/T0OTM/" + "F0?record_id=" + o.rows[1])
 	other.has("#taskTitle", "Two")
+	other.open(o.page() + "#T-00099") // it was archived, or never was
+	other.has("body > .notice", "otm show T-00099")
 }
 
 // Where nobody is configured, the page says where to name somebody.

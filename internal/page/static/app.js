@@ -564,11 +564,14 @@ function settle(select, value) {
   select.dataset.base = value;
 }
 
+// gone says where to look for a task without a row, such as one that was archived.
+const gone = (id) => (/^T-\d+$/.test(id) ? `${id} is not, or is no longer on the board. What became of it: otm show ${id}` : "The row is no longer on the board.");
+
 function drawSheet() {
   const task = state.tasks.get(open);
   $("task").classList.toggle("gone", !task);
   if (!task) {
-    say("The row is no longer on the board.", true);
+    say(gone($("taskId").textContent), true);
     return;
   }
   put($("taskId"), task.taskId || "no id yet");
@@ -1136,6 +1139,7 @@ function openFromAddress() {
   const name = location.hash.slice(1) || new URLSearchParams(location.search).get("record_id");
   if (!name || open) return;
   for (const t of state.tasks.values()) if (t.taskId === name || t.slackItemId === name) return openSheet(t.slackItemId);
+  if (/^T-\d+$/.test(name)) say(gone(name), true);
 }
 
 // copy puts a command into the clipboard.
