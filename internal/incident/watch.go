@@ -73,7 +73,7 @@ func (w *Watcher) pause() time.Duration {
 
 // Look looks once.
 func (w *Watcher) Look(ctx context.Context) error {
-	now := w.Now()
+	now := w.Now().Round(0) // by the wall clock: the monotonic one knows no jump and no sleep
 	if !w.looked.IsZero() && now.Sub(w.looked).Abs() > jump {
 		w.until = now.Add(graceAfterJump)
 	}

@@ -195,6 +195,17 @@ func TestTwoWatchers(t *testing.T) {
 	w.want("both", " open1 close1")
 }
 
+// A jump shows between two times of the wall clock alone: a time with the reading of the monotonic
+// one is compared by that, which knows none.
+func TestLooksByTheWallClock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Now = time.Now
+	if err := w.Look(t.Context()); err != nil || w.looked.IsZero() || w.looked != w.looked.Round(0) {
+		t.Errorf("looked at %v, %v", w.looked, err)
+	}
+}
+
 // After a night in which the machine slept all looks late for a while: that is none. A clock
 // that was set back delays nothing for long.
 func TestClockJumps(t *testing.T) {
