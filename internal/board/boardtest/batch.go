@@ -24,7 +24,9 @@ func (w *Wrapped) Begin(ctx context.Context) (pipeline.Batch, error) {
 }
 
 // Disturbed is a batch with something before and after each call to the board. The calls
-// may come from several goroutines; Before, After and IsOver run one at a time.
+// may come from several goroutines; Before, After and IsOver run one at a time. A call that
+// has begun comes to its end, also if its context ends: a board that took it a moment later
+// would be late by the tests' clocks, which do not wait.
 type Disturbed struct {
 	pipeline.Batch
 	Before, After func() error // an error is the call's; nil: nothing happens
@@ -58,11 +60,11 @@ func Failing(now func() bool, e pipeline.BoardError) func() error {
 	}
 }
 
-func (d *Disturbed) call(do func() error) error {
+func (d *Disturbed) call(ctx context.Context, do func(context.Context) error) error {
 	if err := d.alone(d.Before); err != nil {
 		return err
 	}
-	if err := do(); err != nil {
+	if err := do(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	return d.alone(d.After)
@@ -79,7 +81,7 @@ func (d *Disturbed) alone(f func() error) error {
 
 // IsGone implements pipeline.Batch, as do the other methods.
 func (d *Disturbed) IsGone(ctx context.Context, row string) (gone bool, err error) {
-	err = d.call(func() (err error) {
+	err = d.call(ctx, func(ctx context.Context) (err error) {
 		gone, err = d.Batch.IsGone(ctx, row)
 		return err
 	})
@@ -87,11 +89,11 @@ func (d *Disturbed) IsGone(ctx context.Context, row string) (gone bool, err erro
 }
 
 func (d *Disturbed) Refresh(ctx context.Context, maxAge time.Duration) error {
-	return d.call(func() error { return d.Batch.Refresh(ctx, maxAge) })
+	return d.call(ctx, func(ctx context.Context) error { return d.Batch.Refresh(ctx, maxAge) })
 }
 
 func (d *Disturbed) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (id string, err error) {
-	err = d.call(func() (err error) {
+	err = d.call(ctx, func(ctx context.Context) (err error) {
 		id, err = d.Batch.Create(ctx, parent, cells...)
 		return err
 	})
@@ -102,11 +104,11 @@ func (d *Disturbed) Create(ctx context.Context, parent string, cells ...pipeline
 }
 
 func (d *Disturbed) Update(ctx context.Context, changes ...pipeline.Change) error {
-	return d.call(func() error { return d.Batch.Update(ctx, changes...) })
+	return d.call(ctx, func(ctx context.Context) error { return d.Batch.Update(ctx, changes...) })
 }
 
 func (d *Disturbed) Delete(ctx context.Context, rows ...string) error {
-	return d.call(func() error { return d.Batch.Delete(ctx, rows...) })
+	return d.call(ctx, func(ctx context.Context) error { return d.Batch.Delete(ctx, rows...) })
 }
 
 func (d *Disturbed) Over() bool {
