@@ -20,6 +20,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/durable"
 	"otm/internal/install"
 	"otm/internal/lock"
 	"otm/internal/logx"
@@ -71,8 +72,8 @@ func (h *Home) configUnreadable() error {
 }
 
 func configStamp(dir string) string {
-	text, err := os.ReadFile(filepath.Join(dir, config.FileName))
-	if errors.Is(err, fs.ErrNotExist) { // nothing is configured
+	text, err := durable.ReadFile(filepath.Join(dir, config.FileName)) // a pipe would keep os.ReadFile waiting
+	if errors.Is(err, fs.ErrNotExist) {                                // nothing is configured
 		return "none"
 	}
 	return fmt.Sprintf("%x %t", sha256.Sum256(text), err == nil)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -40,7 +39,7 @@ const watchdogTold = "watchdog-told.json"
 // that, people are told again.
 func newWatchdog(h *Home, all []outlet, log *slog.Logger) *watchdog {
 	w := &watchdog{home: h, outlets: all, log: log, told: map[string]bool{}}
-	data, err := os.ReadFile(filepath.Join(h.Dir, watchdogTold))
+	data, err := durable.ReadFile(filepath.Join(h.Dir, watchdogTold))
 	if err == nil {
 		err = json.Unmarshal(data, &w.told)
 	}

@@ -63,7 +63,7 @@ type Failing struct {
 
 // Read reads the state of an outlet; nil: it has none yet.
 func Read(path string) (*State, error) {
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
