@@ -52,8 +52,8 @@ type Dispatcher struct {
 	Answered func()
 	// Advise asks for advice on a retry; nil: nobody is asked.
 	Advise func(ctx context.Context, q Question) (core.Advice, error)
-	// Hold returns why no agent can work now, or nil if they can. It must be set.
-	Hold func() error
+	// Held reports whether no agent can work now. It must be set.
+	Held func() bool
 	// Starts are what started since the last pass. The next one notes and forgets them.
 	Starts   []Start
 	Log      *slog.Logger

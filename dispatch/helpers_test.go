@@ -96,7 +96,7 @@ func newDispatcher(dir string, s engine, b *board, agents pipeline.Agents, now f
 	return &Dispatcher{
 		Dir: dir, Store: s, Outbox: s, Entries: entries, Agents: agents, Times: pipeline.DefaultTimes, Now: now, Log: log,
 		Wakers: map[pipeline.Trigger]Waker{}, Look: b.look, Deliver: newRunner(s, entries, b, now).Run,
-		Carry: func(context.Context, *pipeline.Agent) (bool, error) { return false, nil }, Hold: func() error { return nil }, Answered: func() {}, Progress: func() {},
+		Carry: func(context.Context, *pipeline.Agent) (bool, error) { return false, nil }, Held: func() bool { return false }, Answered: func() {}, Progress: func() {},
 	}
 }
 

@@ -36,7 +36,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		wg.unwritten[p.Task] = true
 	}
 	wg.outlooks = wg.looks()
-	held, holds := wg.Hold() != nil, false
+	held, holds := wg.Held(), false
 	limit := &limit{max: wg.Times.MaxRunning, running: len(wg.waking)}
 	for i := range wg.Agents {
 		a := &wg.Agents[i]

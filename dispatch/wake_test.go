@@ -390,14 +390,14 @@ func TestHeld(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, "exit 1")
 	id := w.create("x", "alpha", pipeline.Normal)
-	w.d.Hold = func() error { return errors.New("otm.toml is broken") }
+	w.d.Held = func() bool { return true }
 	for range 5 {
 		r := w.pass()
-		want(t, "woken", r.Woken, 0)
+		want(t, "woken, failed", words(r.Woken, len(r.Failed)), "0 0") // the program says what is wrong
 		w.clock.Advance(time.Minute)
 	}
 	want(t, "starts", len(w.record(id).Wakes), 0)
-	w.d.Hold = func() error { return nil }
+	w.d.Held = func() bool { return false }
 	want(t, "woken", w.pass().Woken, 1)
 	w.ended()
 }

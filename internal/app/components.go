@@ -243,7 +243,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 	wakers, stopWakers := newWakers(h, e, c.log, stays)
 	e.Adopts = true
 	d := &dispatch.Dispatcher{
-		Dir: h.Dir, MessageDir: messageDir(h), Store: e, Outbox: e.Outbox, Hold: h.configUnreadable, Entries: e.Entries.(*dispatch.Entries), Agents: h.Agents(), Wakers: wakers,
+		Dir: h.Dir, MessageDir: messageDir(h), Store: e, Outbox: e.Outbox, Held: func() bool { return h.configUnreadable() != nil }, Entries: e.Entries.(*dispatch.Entries), Agents: h.Agents(), Wakers: wakers,
 		Log: c.log, Now: h.Now, Times: h.Config.Times, Types: h.Config.Types, Reviewers: h.Config.Reviewers, Deliver: e.Deliver,
 		Look: func(ctx context.Context, maxAge time.Duration, r *heartbeat.Report) error {
 			looked, err := e.Look(ctx, maxAge)

@@ -71,9 +71,11 @@ func (h *Home) configUnreadable() error {
 	return err
 }
 
+// configStamp names the content of the otm.toml of a directory. It does not wait for a
+// pipe that has this name.
 func configStamp(dir string) string {
-	text, err := durable.ReadFile(filepath.Join(dir, config.FileName)) // a pipe would keep os.ReadFile waiting
-	if errors.Is(err, fs.ErrNotExist) {                                // nothing is configured
+	text, err := durable.ReadFile(filepath.Join(dir, config.FileName))
+	if errors.Is(err, fs.ErrNotExist) { // nothing is configured
 		return "none"
 	}
 	return fmt.Sprintf("%x %t", sha256.Sum256(text), err == nil)
