@@ -292,8 +292,8 @@ func (w *world) check() {
 		if t.Status == pipeline.Cancelled { // what a person cancelled is left alone
 			shown.Derived = view.Derived
 		}
-		for field := range shown.Derived { // an empty text leaves the cell as it is: a lost answer's time may stand there
-			if view.Derived[field] == "" {
+		for field, text := range shown.Derived { // an empty text leaves the cell as it is, so a time whose answer was lost may stand there
+			if view.Derived[field] == "" && slices.Contains(w.times(t.ID), text) {
 				delete(shown.Derived, field)
 			}
 		}
@@ -312,6 +312,18 @@ func (w *world) check() {
 		w.t.Errorf("no task has the row %+v", rows[id])
 	}
 	w.rebuilt(tasks)
+}
+
+// times are the times, as the board shows them, at which something happened to a task.
+func (w *world) times(id pipeline.TaskID) (all []string) {
+	events, err := w.store.Events(context.Background(), core.EventFilter{Task: id})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range events {
+		all = append(all, e.At.UTC().Format(time.RFC3339))
+	}
+	return all
 }
 
 // said is what a row shows, without pointers.
