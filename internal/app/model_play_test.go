@@ -73,13 +73,14 @@ type play struct {
 	parts   []*part
 	hands   map[string]*hand
 	rows    map[string]pipeline.Row // as the eye saw them last
+	shared  map[string]bool         // rows that the eye saw in the shared queue
 	seen    int64                   // the last event that was looked at
 	story   []string                // what was done, and came of it
 	wrong   string
 }
 
 func newPlay(t *testing.T) *play {
-	p := &play{T: t, hands: map[string]*hand{}}
+	p := &play{T: t, hands: map[string]*hand{}, shared: map[string]bool{}}
 	begun := time.Now().Truncate(time.Second)
 	now := func() time.Time { return begun.Add(time.Duration(p.ahead.Add(int64(time.Millisecond)))) }
 	root := t.TempDir()
@@ -184,6 +185,9 @@ func (p *play) look() map[string]pipeline.Row {
 	rows := map[string]pipeline.Row{}
 	for r := range b.Rows() {
 		rows[r.ID] = *r
+		if pipeline.IsSharedQueue(r.Assignee) {
+			p.shared[r.ID] = true
+		}
 	}
 	return rows
 }
@@ -691,10 +695,10 @@ func (p *play) checkMoves(now map[string]pipeline.Row) {
 	}
 }
 
-// isClaimable reports whether a row is of a task that was created for the shared queue, or
-// that somebody gave to it: its agent changes as it is claimed and goes back.
+// isClaimable reports whether a row is or was the shared queue's, also one of which the
+// task has another row by now: its agent changes as it is claimed and goes back.
 func (p *play) isClaimable(row *pipeline.Row) bool {
-	return p.isOf(row, "given to queue") || slices.ContainsFunc(p.parts, func(t *part) bool {
+	return p.shared[row.ID] || slices.ContainsFunc(p.parts, func(t *part) bool {
 		return t.agent == pipeline.SharedQueue && p.isRowOf(row, t)
 	})
 }
